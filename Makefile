@@ -1,0 +1,43 @@
+# Every target sets up what it needs in .venv, on a fresh machine with nothing but Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help install test lint bench reproduce clean
+help:
+	@echo "make install    the package, editable, in $(VENV)"
+	@echo "make test       the test suite (about 5 minutes, most of it installing and compiling)"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      speed against JAX and PyTorch (about 5 minutes)"
+	@echo "make reproduce  the main job; for now a demonstration of a minute"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(PIP) --editable ".[$*]"
+	@touch $@
+
+install: $(VENV)/.installed
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/.installed-lint $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/ridgeformer bench
+
+reproduce: $(VENV)/.installed
+	$(BIN)/ridgeformer reproduce
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

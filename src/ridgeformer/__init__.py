@@ -1,0 +1,49 @@
+"""ridgeformer: linear transformers that learn to solve noisy regressions in their context.
+
+A reproduction and extension of Vladymyrov, von Oswald, Sandler, Ge, *Linear Transformers are Versatile In-Context
+Learners*, NeurIPS 2024. Start with `LinearTransformer`, `Task`, `loss_and_gradient` and `implicit_weights`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ridgeformer._version import __version__
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError, RidgeformerError
+from ridgeformer.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
+from ridgeformer.model import LinearTransformer
+from ridgeformer.noise import Categorical, Fixed, NoisePrior, Uniform, parse_noise
+from ridgeformer.objective import loss_and_gradient, losses_and_gradient_on
+from ridgeformer.task import ContextDraw, Task, TokenDraw
+
+__all__ = [
+    "Categorical",
+    "Context",
+    "ContextDraw",
+    "Fixed",
+    "InputError",
+    "LinearTransformer",
+    "NoisePrior",
+    "RidgeformerError",
+    "Task",
+    "TokenDraw",
+    "Uniform",
+    "__version__",
+    "context_weights",
+    "implicit_weights",
+    "load",
+    "loss_and_gradient",
+    "losses_and_gradient_on",
+    "parse_noise",
+    "predict",
+    "token_predictions",
+    "transform_tokens",
+]
+
+
+def load(path: str | Path) -> LinearTransformer:
+    """Read a model file written by `LinearTransformer.save`."""
+    from ridgeformer.model_file import load_model
+
+    return load_model(Path(path))

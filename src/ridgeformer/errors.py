@@ -1,0 +1,11 @@
+"""The errors users meet. Each carries one sentence that says what is wrong and what would be right."""
+
+from __future__ import annotations
+
+
+class RidgeformerError(Exception):
+    """Base of all errors raised on purpose; the command line prints it and exits with code 2."""
+
+
+class InputError(RidgeformerError, ValueError):
+    """An argument, a file or an environment variable is not what it must be."""

@@ -1,0 +1,143 @@
+"""What the full and the diagonal recursion share: rows, columns, the objective, the doubled adjoint.
+
+Notation for one context (see `ridgeformer.adjoint`): T_l the map of layer l, G_l the Gram matrix before it, r_l the
+query row (r_L = e_p, r_l = r_{l+1} T_l, c = r_0), v_l the column (v_0 = ∂loss/∂c, v_{l+1} = T_l v_l), and
+D_l = 2 ∂loss/∂G_l, symmetric. Keeping D rather than the adjoint itself saves every factor two and one half.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ridgeformer.kernels.jit import device, inlined
+from ridgeformer.kernels.matrices import (
+    T_multiply_lower,
+    matrix_times_column,
+    mirror_lower,
+    multiply,
+    multiply_T_lower,
+    row_times_matrix,
+)
+from ridgeformer.kernels.vectors import fma, get, lane_sum, load_flat, put, splat, store_flat
+
+
+@device
+def copy_matrix(out: Any, matrix: Any) -> None:
+    """out = matrix."""
+    for i in range(matrix.shape[0] * matrix.shape[1]):
+        store_flat(out, i, load_flat(matrix, i))
+
+
+@inlined
+def advance_gram(moved: Any, next_gram: Any, layer_map: Any, gram: Any) -> None:
+    """moved = T·G ;  next_gram = T·G·Tᵀ."""
+    multiply(moved, layer_map, gram)
+    multiply_T_lower(next_gram, moved, layer_map)
+    mirror_lower(next_gram)
+
+
+@device
+def score(losses: Any, first: int, column: Any, row: Any, block: Any, exact: bool) -> None:
+    """Write each context's loss and v_0 = ∂loss/∂c; the implicit weights are ŵ = −c[:d].
+
+    exact:    ½‖ŵ − w*‖², so ∂/∂ŵ = ŵ − w*.      sampled:  ½⟨ŵ − w, x_t⟩², so ∂/∂ŵ = ⟨ŵ − w, x_t⟩ x_t.
+    """
+    gram = block.gram
+    dim = gram.shape[0] - 1
+    half = splat(gram, 0.5)
+    total = splat(gram, 0.0)
+    if exact:
+        for i in range(dim):
+            difference = -load_flat(row, i) - load_flat(block.oracle, i)
+            store_flat(column, i, -difference)
+            total = fma(difference, difference, total)
+        total = half * total
+    else:
+        for i in range(dim):
+            difference = -load_flat(row, i) - load_flat(block.weights, i)
+            total = fma(difference, load_flat(block.query, i), total)
+        for i in range(dim):
+            store_flat(column, i, -(total * load_flat(block.query, i)))
+        total = half * total * total
+    store_flat(column, dim, splat(gram, 0.0))
+    store_flat(block.loss, 0, total)
+    for lane in range(min(block.loss.shape[0], losses.shape[0] - first)):
+        losses[first + lane] = block.loss[lane]
+
+
+@device
+def add_symmetrised(matrix: Any, other: Any) -> None:
+    """matrix += other + otherᵀ, where only the lower triangle of the symmetric ``matrix`` is there at first."""
+    size = matrix.shape[0]
+    for i in range(size):
+        for j in range(i + 1):
+            value = get(matrix, i, j) + (get(other, i, j) + get(other, j, i))
+            put(matrix, i, j, value)
+            put(matrix, j, i, value)
+
+
+@device
+def set_symmetrised(matrix: Any, other: Any) -> None:
+    """matrix = other + otherᵀ."""
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            value = get(other, i, j) + get(other, j, i)
+            put(matrix, i, j, value)
+            put(matrix, j, i, value)
+
+
+@inlined
+def pull_adjoint(result: Any, pushed: Any, layer_map: Any, spread: Any) -> None:
+    """D_l = T_lᵀ D_{l+1} T_l + S + Sᵀ: through G_{l+1} = T_l G_l T_lᵀ with T_l held fixed, and through T_l itself.
+
+    ``pushed`` is D_{l+1} T_l.
+    """
+    T_multiply_lower(result, layer_map, pushed)
+    add_symmetrised(result, spread)
+
+
+@inlined
+def look_behind(out: Any, mixed: Any, pulled: Any, layer_map: Any, gram: Any, vector: Any) -> None:
+    """out = G_{l+1}·vector, where G_{l+1} = T G Tᵀ is not formed: pulled = Tᵀ·vector, mixed = G·pulled, out = T·mixed."""
+    row_times_matrix(pulled, vector, layer_map)
+    matrix_times_column(mixed, gram, pulled)
+    matrix_times_column(out, layer_map, mixed)
+
+
+@device
+def add_outer(matrix: Any, column: Any, row: Any) -> None:
+    """matrix += column·rowᵀ."""
+    size = matrix.shape[0]
+    for i in range(size):
+        x = load_flat(column, i)
+        for j in range(size):
+            put(matrix, i, j, fma(x, load_flat(row, j), get(matrix, i, j)))
+
+
+@device
+def set_outer(matrix: Any, column: Any, row: Any) -> None:
+    """matrix = column·rowᵀ."""
+    size = matrix.shape[0]
+    for i in range(size):
+        x = load_flat(column, i)
+        for j in range(size):
+            put(matrix, i, j, x * load_flat(row, j))
+
+
+@device
+def set_last_unit(row: Any) -> None:
+    """row = e_p."""
+    size = row.shape[0]
+    for i in range(size - 1):
+        store_flat(row, i, splat(row, 0.0))
+    store_flat(row, size - 1, splat(row, 1.0))
+
+
+@device
+def sum_lanes(out: Any, totals: Any) -> None:
+    """out[…] = Σ over lanes of totals[…, lane]; then totals = 0."""
+    zero = splat(totals, 0.0)
+    flat = out.reshape(out.size)
+    for i in range(out.size):
+        flat[i] = lane_sum(load_flat(totals, i))
+        store_flat(totals, i, zero)

@@ -1,0 +1,97 @@
+"""Forward passes only: implicit weights of many contexts, and contexts drawn for the caller to keep."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ridgeformer.kernels.chain import advance_gram
+from ridgeformer.kernels.diagonal import set_diagonal_map
+from ridgeformer.kernels.jit import device, inlined, kernel
+from ridgeformer.kernels.matrices import add_identity, multiply, multiply_add, row_times_matrix
+from ridgeformer.kernels.sampling import draw_block, draw_query, solve_oracle, store_block
+from ridgeformer.kernels.vectors import get, store_flat
+
+
+class InferenceState(NamedTuple):
+    """Room for one block's forward pass; lane arrays."""
+
+    gram: Any  # (2, p, p, LANES), G_l for even and odd l
+    layer_map: Any  # (L, p, p, LANES), T_l
+    moved: Any  # (p, p, LANES), T_l G_l
+    left: Any  # (p, p, LANES), P_k G_l
+    rows: Any  # (2, p, LANES)
+
+
+@device
+def _load_gram(gram: Any, grams: Any, first: int) -> None:
+    lanes, size = gram.shape[2], gram.shape[0]
+    for lane in range(lanes):
+        # Lanes past the end repeat the last context; what they give is not stored.
+        context = min(first + lane, grams.shape[0] - 1)
+        for i in range(size):
+            for j in range(size):
+                gram[i, j, lane] = grams[context, i, j]
+
+
+@inlined
+def _read_out(state: Any, weights: Any, first: int, layers: int) -> None:
+    """ŵ = −c[:d] with c = e_pᵀ T_{layers−1} … T_0, for every context of the block."""
+    size = state.layer_map.shape[1]
+    for j in range(size):
+        store_flat(state.rows[layers % 2], j, get(state.layer_map[layers - 1], size - 1, j))
+    for layer in range(layers - 2, -1, -1):
+        row_times_matrix(state.rows[(layer + 1) % 2], state.rows[layer % 2], state.layer_map[layer])
+    _store_weights(weights, state.rows[1], first)
+
+
+@device
+def _store_weights(weights: Any, row: Any, first: int) -> None:
+    for lane in range(min(row.shape[1], weights.shape[0] - first)):
+        for i in range(weights.shape[1]):
+            weights[first + lane, i] = -row[i, lane]
+
+
+@kernel
+def full_weights(P: Any, Q: Any, grams: Any, every_layer: bool, begin: int, end: int, state: Any, out: Any) -> None:
+    """Implicit weights of contexts ``begin`` … ``end``: out[K−1] after K layers, or out[0] after the last one only."""
+    layers = P.shape[0]
+    for first in range(begin, end, state.moved.shape[2]):
+        _load_gram(state.gram[0], grams, first)
+        for layer in range(layers):
+            gram, layer_map = state.gram[layer % 2], state.layer_map[layer]
+            for head in range(P.shape[1]):
+                multiply(state.left, P[layer, head], gram)
+                if head == 0:
+                    multiply(layer_map, state.left, Q[layer, head])
+                else:
+                    multiply_add(layer_map, state.left, Q[layer, head])
+            add_identity(layer_map)
+            if layer < layers - 1:
+                advance_gram(state.moved, state.gram[(layer + 1) % 2], layer_map, gram)
+            if every_layer or layer == layers - 1:
+                _read_out(state, out[layer if every_layer else 0], first, layer + 1)
+
+
+@kernel
+def diagonal_weights(omega: Any, grams: Any, every_layer: bool, begin: int, end: int, state: Any, out: Any) -> None:
+    """As `full_weights`, for a model given by its ω (L, 4)."""
+    layers = omega.shape[0]
+    for first in range(begin, end, state.moved.shape[2]):
+        _load_gram(state.gram[0], grams, first)
+        for layer in range(layers):
+            gram, layer_map = state.gram[layer % 2], state.layer_map[layer]
+            set_diagonal_map(layer_map, gram, omega[layer])
+            if layer < layers - 1:
+                advance_gram(state.moved, state.gram[(layer + 1) % 2], layer_map, gram)
+            if every_layer or layer == layers - 1:
+                _read_out(state, out[layer if every_layer else 0], first, layer + 1)
+
+
+@kernel
+def draw_contexts(data: Any, source: Any, begin: int, end: int, block: Any) -> None:
+    """Fill contexts ``begin`` … ``end`` of the arrays in ``data``."""
+    for first in range(begin, end, block.sigma.shape[0]):
+        draw_block(block, source, first)
+        draw_query(block, source, first)
+        solve_oracle(block)
+        store_block(block, data, first)

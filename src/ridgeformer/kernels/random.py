@@ -1,0 +1,165 @@
+"""Random numbers for one lane each: Philox words, normals, chi variates. The NumPy twin is `ridgeformer.draws`.
+
+Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011) turns a counter into four
+random words. The counter names what is drawn, (slot, context, step), so that a context is the same whatever the batch,
+the block or the thread it is drawn in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
+
+from ridgeformer import draws
+from ridgeformer.kernels.jit import device, inlined
+from ridgeformer.kernels.vectors import (
+    all_lanes,
+    bit_is_set,
+    fma,
+    less,
+    low_bits_centred,
+    multiply_words,
+    polynomial,
+    select,
+    splat,
+    splat_word,
+    split_exponent,
+    sqrt,
+    store_flat,
+    word_to_unit,
+)
+
+_M0, _M1 = (np.uint32(m) for m in draws.PHILOX_MULTIPLIERS)
+_W0, _W1 = (np.uint32(w) for w in draws.PHILOX_WEYL)
+_ROUNDS = draws.PHILOX_ROUNDS
+
+
+def _fit(function: Any, low: float, high: float, degree: int) -> tuple[float, ...]:
+    """Power-basis coefficients of the Chebyshev interpolant; its error is within a small factor of the best one."""
+    fitted = Chebyshev.interpolate(function, degree, domain=[low, high]).convert(kind=Polynomial)
+    return tuple(float(c) for c in fitted.coef)
+
+
+def _log_ratio(f: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(f) < 1e-9, 1.0, np.log1p(f) / np.where(f == 0, 1.0, f))
+
+
+def _sine_ratio(s: np.ndarray) -> np.ndarray:
+    return 2 * np.pi * np.sinc(2 * np.sqrt(np.maximum(s, 0.0)))
+
+
+def _cosine(s: np.ndarray) -> np.ndarray:
+    return np.cos(2 * np.pi * np.sqrt(np.maximum(s, 0.0)))
+
+
+# Degrees: the smallest whose error is about a unit in the last place of the type; tests/kernels/test_random.py checks.
+_LOG_RANGE = (np.sqrt(0.5) - 1, np.sqrt(2.0) - 1)
+_log_ratio_of = polynomial(_fit(_log_ratio, *_LOG_RANGE, 9), _fit(_log_ratio, *_LOG_RANGE, 22))
+_sine_of = polynomial(_fit(_sine_ratio, 0.0, 1 / 64, 3), _fit(_sine_ratio, 0.0, 1 / 64, 7))
+_cosine_of = polynomial(_fit(_cosine, 0.0, 1 / 64, 4), _fit(_cosine, 0.0, 1 / 64, 8))
+_swaps = bit_is_set(31)
+_flips = bit_is_set(30)
+
+
+@inlined
+def philox(array: Any, slot: int, context: Any, step: int, key: Any) -> Any:
+    """Four words per lane for the counter (slot, context, step); ``array`` only fixes the lane type."""
+    c0 = splat_word(array, np.uint32(slot))
+    c1 = context
+    c2 = splat_word(array, np.uint32(step & 0xFFFFFFFF))
+    c3 = splat_word(array, np.uint32((step >> 32) & 0xFFFFFFFF))
+    m0, m1 = splat_word(array, _M0), splat_word(array, _M1)
+    k0, k1 = np.uint32(key[0]), np.uint32(key[1])
+    for _ in range(_ROUNDS):
+        high0, low0 = multiply_words(m0, c0)
+        high1, low1 = multiply_words(m1, c2)
+        c0 = (high1 ^ c1) ^ splat_word(array, k0)
+        c1 = low1
+        c2 = (high0 ^ c3) ^ splat_word(array, k1)
+        c3 = low0
+        k0 = np.uint32(k0 + _W0)
+        k1 = np.uint32(k1 + _W1)
+    return c0, c1, c2, c3
+
+
+@inlined
+def log(array: Any, value: Any) -> Any:
+    """Natural logarithm of positive normal numbers: m·2^e with m near 1, ln m by a polynomial in m − 1."""
+    mantissa, exponent = split_exponent(value)
+    f = mantissa - splat(array, 1.0)
+    return fma(f, _log_ratio_of(f), exponent * splat(array, np.log(2.0)))
+
+
+@inlined
+def normal_pair(array: Any, radius_word: Any, angle_word: Any) -> Any:
+    """Two standard normals by the Box-Muller transform.
+
+    30 bits choose an angle within ±45° of the first axis, the other two reflect and swap, which reaches every quadrant.
+    """
+    radius = sqrt(splat(array, -2.0) * log(array, word_to_unit(array, radius_word)))
+    turn = low_bits_centred(array, angle_word)
+    square = turn * turn
+    sine = turn * _sine_of(square) * radius
+    cosine = _cosine_of(square) * radius
+    cosine = select(_flips(angle_word), -cosine, cosine)
+    swapped = _swaps(angle_word)
+    return select(swapped, sine, cosine), select(swapped, cosine, sine)
+
+
+@device
+def fill_normals(out: Any, first_slot: int, count: int, context: Any, step: int, key: Any) -> None:
+    """Rows 0 … count−1 of ``out`` become standard normals; ``out`` has room for ``count`` rounded up to four rows."""
+    for slot in range((count + 3) // 4):
+        a, b, c, d = philox(out, first_slot + slot, context, step, key)
+        first, second = normal_pair(out, a, b)
+        third, fourth = normal_pair(out, c, d)
+        store_flat(out, 4 * slot, first)
+        store_flat(out, 4 * slot + 1, second)
+        store_flat(out, 4 * slot + 2, third)
+        store_flat(out, 4 * slot + 3, fourth)
+
+
+@inlined
+def _accepted_cube(array: Any, normal: Any, uniform: Any, d: float, c: float) -> Any:
+    """One try of Marsaglia and Tsang (2000): (v, accepted) with d·v ~ Gamma where accepted."""
+    zero, one = splat(array, 0.0), splat(array, 1.0)
+    root = fma(splat(array, c), normal, one)
+    positive = less(zero, root)
+    v = select(positive, root * root * root, one)
+    # ln U < ½x² + d − d·v + d·ln v
+    d_lanes = splat(array, d)
+    bound = fma(splat(array, 0.5) * normal, normal, d_lanes * ((one - v) + log(array, v)))
+    return v, positive & less(log(array, uniform), bound)
+
+
+@device
+def chi_pair(array: Any, degrees: Any, pair: int, context: Any, step: int, key: Any) -> Any:
+    """sqrt of two χ² variates with whole degrees of freedom, the ``pair``-th two of their context.
+
+    Every lane takes its own first accepted try, so that a context never depends on its neighbours.
+    """
+    slot = (pair + 1) * draws.SLOTS_PER_CHI_PAIR
+    first_degrees, second_degrees = degrees
+    d1, d2 = 0.5 * first_degrees - 1.0 / 3.0, 0.5 * second_degrees - 1.0 / 3.0
+    c1, c2 = 1.0 / np.sqrt(9.0 * d1), 1.0 / np.sqrt(9.0 * d2)
+    value1 = value2 = splat(array, 1.0)
+    done1 = done2 = less(value1, value1)
+    while not all_lanes(done1 & done2):
+        a, b, u1, u2 = philox(array, slot, context, step, key)
+        normal1, normal2 = normal_pair(array, a, b)
+        if first_degrees == 1:  # shape ½ is below the range of the method, but χ₁ is |N(0, 1)|
+            trial, good = normal1 * normal1 * splat(array, 0.5 / d1), less(splat(array, 0.0), splat(array, 1.0))
+        else:
+            trial, good = _accepted_cube(array, normal1, word_to_unit(array, u1), d1, c1)
+        value1 = select(done1, value1, trial)
+        done1 = done1 | good
+        if second_degrees == 1:
+            trial, good = normal2 * normal2 * splat(array, 0.5 / d2), less(splat(array, 0.0), splat(array, 1.0))
+        else:
+            trial, good = _accepted_cube(array, normal2, word_to_unit(array, u2), d2, c2)
+        value2 = select(done2, value2, trial)
+        done2 = done2 | good
+        slot += 1
+    return sqrt(splat(array, 2.0 * d1) * value1), sqrt(splat(array, 2.0 * d2) * value2)

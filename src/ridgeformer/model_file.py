@@ -1,0 +1,108 @@
+"""Model files: one safetensors file with the kind's own parameters, and metadata as one JSON string.
+
+Files may come from anywhere, so nothing in them is trusted: sizes are bounded before anything is read, the metadata
+must be plain JSON, tensors must be exactly those the kind has, and values must be finite. No code is ever loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from ridgeformer._version import __version__
+from ridgeformer.checks import FLOATS
+from ridgeformer.errors import InputError
+from ridgeformer.model import KINDS, LinearTransformer
+from ridgeformer.storage import write_whole
+
+FORMAT = 1
+METADATA_KEY = "ridgeformer"
+MAX_FILE_BYTES = 1 << 30
+MAX_HEADER_BYTES = 1 << 22
+_TENSORS_OF_KIND = {"full": {"P", "Q"}, "diag": {"p", "q"}, "gdpp": {"p", "q"}}
+
+
+def save_model(model: LinearTransformer, path: Path) -> None:
+    """Write ``model`` to ``path``; refuses weights that are not finite."""
+    if not all(np.isfinite(array).all() for array in model.parameters.values()):
+        raise InputError("This model has NaN or infinite weights and is not saved.")
+    metadata = {
+        "format": FORMAT,
+        "kind": model.kind,
+        "dim": model.dim,
+        "info": dict(model.info),
+        "versions": {"ridgeformer": __version__, "numpy": np.__version__, "python": platform.python_version()},
+    }
+    try:
+        text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as unfit:
+        raise InputError(f"The model's info must be plain JSON without NaN: {unfit}.") from unfit
+    write_whole(path, safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text}))
+
+
+def load_model(path: Path) -> LinearTransformer:
+    """Read a model file; anything wrong with it is one `InputError`."""
+    data = _read(path)
+    metadata = _metadata(path, data)
+    kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
+    if metadata.get("format") != FORMAT:
+        raise InputError(f"{path} has format {metadata.get('format')!r}; this version reads format {FORMAT}.")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"{path} says it holds a model of unknown kind {kind!r}.")
+    if not isinstance(info, dict) or not isinstance(dim, int):
+        raise InputError(f"{path} has metadata of the wrong form.")
+    try:
+        tensors = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as broken:
+        raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
+    if set(tensors) != _TENSORS_OF_KIND[kind]:
+        expected = " and ".join(sorted(_TENSORS_OF_KIND[kind]))
+        raise InputError(f"{path} must hold the tensors {expected} of a {kind} model, not {sorted(tensors)}.")
+    for name, array in tensors.items():
+        if array.dtype not in FLOATS:
+            raise InputError(f"{path}: tensor {name} must be float32 or float64, not {array.dtype}.")
+        if not np.isfinite(array).all():
+            raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
+    try:
+        return LinearTransformer(kind, dim, tensors, info)
+    except InputError as unfit:
+        raise InputError(f"{path}: {unfit}") from unfit
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError as missing:
+        raise InputError(f"There is no model file {path}.") from missing
+    except OSError as failed:
+        raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, which no model file is.")
+    return data
+
+
+def _metadata(path: Path, data: bytes) -> dict[str, Any]:
+    """The JSON object in the file's header."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise InputError(f"{path} is not a safetensors file, or is cut off.")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        text = header["__metadata__"][METADATA_KEY]
+        metadata = json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, KeyError, TypeError, RecursionError) as broken:
+        raise InputError(f"{path} is not a ridgeformer model file: its metadata cannot be read.") from broken
+    if not isinstance(metadata, dict):
+        raise InputError(f"{path} is not a ridgeformer model file: its metadata is not an object.")
+    return metadata
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,93 @@
+"""The training objective: mean loss over a batch of contexts, and its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeformer.adjoint import reference_loss_and_gradient
+from ridgeformer.checks import one_of, whole_number
+from ridgeformer.draws import GramDraw
+from ridgeformer.errors import InputError
+from ridgeformer.model import LinearTransformer
+from ridgeformer.streams import Purpose, philox_key
+from ridgeformer.task import BACKENDS, ContextDraw, Task
+from ridgeformer.types import Array
+
+if TYPE_CHECKING:
+    from ridgeformer.kernels.sampling import Source
+
+OBJECTIVES = ("exact", "sampled")
+MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
+
+
+def loss_and_gradient(
+    model: LinearTransformer,
+    task: Task,
+    *,
+    batch: int,
+    seed: int,
+    step: int = 0,
+    objective: str = "exact",
+    backend: str = "auto",
+    threads: int | None = None,
+) -> tuple[float, LinearTransformer]:
+    """Mean loss over ``batch`` fresh contexts of ``task``, and its gradient as a model of the same kind.
+
+    ``objective``: "exact" is ½‖ŵ − w*‖², whose mean is the adjusted loss; "sampled" is the paper's ½(ŷ − y_t)² with one
+    query per context. They have the same expected gradient. (seed, step) names the batch: the same contexts whatever
+    the model, the precision, the back end or the number of threads.
+    """
+    one_of("objective", objective, OBJECTIVES)
+    one_of("backend", backend, BACKENDS)
+    batch = whole_number("batch", batch, 1, MAX_BATCH)
+    step = whole_number("step", step, 0, 2**63 - 1)
+    _check_dim(model, task.dim)
+    if backend != "reference" and task.gram_drawable:
+        from ridgeformer.kernels import engine
+
+        sigma = task.draw_sigma(batch, seed=seed, step=step, purpose=Purpose.TRAIN)
+        source = engine.make_source(sigma, task.context, step, 0, philox_key(seed, Purpose.TRAIN), model.dtype)
+        losses, gradient = _fused(model, source, objective == "exact", threads)
+    else:
+        chosen = "reference" if backend == "reference" else "auto"
+        draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)
+        losses, gradient = losses_and_gradient_on(model, draw, objective, backend, threads)
+    return float(losses.mean(dtype=np.float64)), gradient
+
+
+def losses_and_gradient_on(
+    model: LinearTransformer,
+    contexts: ContextDraw | GramDraw,
+    objective: str = "exact",
+    backend: str = "auto",
+    threads: int | None = None,
+) -> tuple[Array, LinearTransformer]:
+    """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there."""
+    one_of("objective", objective, OBJECTIVES)
+    one_of("backend", backend, BACKENDS)
+    arrays = contexts.as_gram_draw() if isinstance(contexts, ContextDraw) else contexts
+    _check_dim(model, arrays.gram.shape[-1] - 1)
+    arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
+    if backend == "reference":
+        return reference_loss_and_gradient(model, arrays, objective == "exact")
+    return _fused(model, arrays, objective == "exact", threads)
+
+
+def _fused(
+    model: LinearTransformer, contexts: GramDraw | Source, exact: bool, threads: int | None
+) -> tuple[Array, LinearTransformer]:
+    from ridgeformer.kernels import engine
+
+    if model.kind == "full":
+        P, Q = model.attention_matrices()
+        losses, P_sum, Q_sum = engine.full_loss_and_gradient(P, Q, contexts, exact, threads)
+        return losses, model.replace({"P": P_sum / len(losses), "Q": Q_sum / len(losses)})
+    losses, omega_sum = engine.diagonal_loss_and_gradient(model.omega(), model.dim + 1, contexts, exact, threads)
+    return losses, model.omega_gradient(omega_sum / len(losses))
+
+
+def _check_dim(model: LinearTransformer, dim: int) -> None:
+    if model.dim != dim:
+        raise InputError(f"The model was made for {model.dim} features, the contexts have {dim}.")

@@ -1,0 +1,44 @@
+"""Writing files so that a crash leaves either the old file or the new one, never a part of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from ridgeformer.errors import InputError
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``: temporary file, fsync, rename, fsync of the folder."""
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as failed:
+        with contextlib.suppress(OSError):
+            if temporary:
+                os.unlink(temporary)
+        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,55 @@
+"""Where all randomness comes from: streams named by (seed, purpose, step), so that the order of calls never matters."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from ridgeformer.errors import InputError
+from ridgeformer.types import Array
+
+
+class Purpose(IntEnum):
+    """What a stream is for. The numbers are part of every result: never change or reuse one."""
+
+    INIT = 1
+    TRAIN = 2
+    EVALUATE = 3
+    TUNE = 4
+    EXPLORE = 5
+
+
+_NOISE_LEVELS, _TOKENS, _PHILOX_KEY = range(3)  # separate streams within one purpose and step
+
+
+def _sequence(*numbers: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(numbers)
+
+
+def check_seed(seed: int) -> int:
+    """The seed as an int; a whole number ≥ 0 of any size."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"A seed must be a whole number of at least 0, not {seed!r}.")
+    return int(seed)
+
+
+def noise_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of the noise levels σ of one batch."""
+    sequence = _sequence(check_seed(seed), purpose, _NOISE_LEVELS, step)
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of everything else in a batch drawn as tokens."""
+    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), purpose, _TOKENS, step)))
+
+
+def philox_key(seed: int, purpose: Purpose) -> Array:
+    """Two 32-bit words that key the counter-based draws of `ridgeformer.draws`; the step is part of the counter."""
+    return _sequence(check_seed(seed), purpose, _PHILOX_KEY).generate_state(2, np.uint32)
+
+
+def init_rng(seed: int) -> np.random.Generator:
+    """The stream of a model's initial weights."""
+    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), Purpose.INIT)))
