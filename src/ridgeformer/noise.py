@@ -104,7 +104,7 @@ class Categorical:
 
 
 def parse_noise(spec: str | NoisePrior) -> NoisePrior:
-    """A prior from its spec: ``uniform:5``, ``uniform:1-3``, ``categorical:1+3``, ``fixed:1``; a prior passes through."""
+    """A prior from its spec: ``uniform:5``, ``uniform:1-3``, ``categorical:1+3``, ``fixed:1``; priors pass through."""
     if not isinstance(spec, str):
         if isinstance(spec, NoisePrior):
             return spec

@@ -98,7 +98,7 @@ def pull_adjoint(result: Any, pushed: Any, layer_map: Any, spread: Any) -> None:
 
 @inlined
 def look_behind(out: Any, mixed: Any, pulled: Any, layer_map: Any, gram: Any, vector: Any) -> None:
-    """out = G_{l+1}·vector, where G_{l+1} = T G Tᵀ is not formed: pulled = Tᵀ·vector, mixed = G·pulled, out = T·mixed."""
+    """out = T G Tᵀ·vector, the next Gram matrix not being formed: pulled = Tᵀ·vector, mixed = G·pulled, out = T·mixed."""
     row_times_matrix(pulled, vector, layer_map)
     matrix_times_column(mixed, gram, pulled)
     matrix_times_column(out, layer_map, mixed)

@@ -19,6 +19,8 @@ T_multiply = make_product(transpose_left=True)
 T_multiply_add = make_product(transpose_left=True, add=True)
 multiply_T_lower = make_product(transpose_right=True, lower_only=True)
 """out = a·bᵀ, of which only the tiles on and below the diagonal are written: to be followed by `mirror_lower`."""
+gram_of_triangular = make_product(transpose_right=True, lower_only=True, triangular=True)
+"""As `multiply_T_lower`, for a lower triangular b."""
 T_multiply_lower = make_product(transpose_left=True, lower_only=True)
 
 

@@ -11,6 +11,7 @@ loaded. Otherwise it is a lane array (p, p, LANES).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -64,9 +65,9 @@ class _Operand:
 
 
 def _emit_tile(
-    builder: Any, out: _Operand, left: _Operand, right: _Operand, start_at: Any, place: Any, shape: Any
+    builder: Any, out: _Operand, left: _Operand, right: _Operand, start_at: Any, terms: Any, place: Any, shape: Any
 ) -> None:
-    """out[i, j] = start_at(i, j) + Σ_k left[i, k]·right[k, j] for the entries of one tile."""
+    """out[i, j] = start_at(i, j) + Σ_k left[i, k]·right[k, j] over k < terms, for the entries of one tile."""
     (i0, j0), (rows, columns) = place, shape
     row_index = [builder.add(i0, _i64(a)) for a in range(rows)]
     column_index = [builder.add(j0, _i64(b)) for b in range(columns)]
@@ -90,7 +91,7 @@ def _emit_tile(
     k.add_incoming(next_k, loop)
     for ab in entries:
         totals[ab].add_incoming(updated[ab], loop)
-    builder.cbranch(builder.icmp_signed("<", next_k, out.size), loop, after)
+    builder.cbranch(builder.icmp_signed("<", next_k, terms), loop, after)
     builder.position_at_end(after)
     for a, b in entries:
         out.store(row_index[a], column_index[b], updated[a, b])
@@ -122,14 +123,15 @@ def _emit_tiles(builder: Any, size: Any, lower_only: bool, emit_tile: Callable[[
             builder.position_at_end(done)
 
 
+@dataclass(frozen=True)
 class _Product:
-    """One way of multiplying: what the result starts from, which factors are transposed, which tiles are wanted."""
+    """One way of multiplying; see `make_product`."""
 
-    def __init__(self, start: str, transpose_left: bool, transpose_right: bool, lower_only: bool) -> None:
-        self.start = start
-        self.transpose_left = transpose_left
-        self.transpose_right = transpose_right
-        self.lower_only = lower_only
+    start: str = "zero"
+    transpose_left: bool = False
+    transpose_right: bool = False
+    lower_only: bool = False
+    triangular: bool = False
 
     def emit_call(self, context: Any, builder: Any, arrays: Any, arguments: Any) -> Any:
         """Emit the call for (out, left, right[, column, row]).
@@ -145,8 +147,8 @@ class _Product:
             else vector_pointer(context, builder, array, value)
             for array, value, is_shared in zip(arrays, arguments, shared, strict=True)
         ]
-        flags = f"{self.start}_{self.transpose_left:d}{self.transpose_right:d}{self.lower_only:d}"
-        name = f"ridgeformer_product_{out.dtype}_{flags}_{shared[1]:d}{shared[2]:d}"
+        flags = "_".join(str(flag) for flag in (*astuple(self), *shared[1:3]))
+        name = f"ridgeformer_product_{out.dtype}_{flags}"
         function = builder.module.globals.get(name)
         if function is None:
             function_type = ir.FunctionType(ir.VoidType(), [_I64, *(pointer.type for pointer in pointers)])
@@ -174,21 +176,29 @@ class _Product:
                 return builder.fmul(*factors)
             return ir.Constant(vector, [0.0] * vector.count)
 
-        _emit_tiles(
-            builder, size, self.lower_only, lambda at, shape: _emit_tile(builder, out, left, right, start_at, at, shape)
-        )
+        def emit_tile(place: Any, shape: Any) -> None:
+            terms = builder.add(place[1], _i64(shape[1])) if self.triangular else size
+            _emit_tile(builder, out, left, right, start_at, terms, place, shape)
+
+        _emit_tiles(builder, size, self.lower_only, emit_tile)
         builder.ret_void()
 
 
 def make_product(
-    *, transpose_left: bool = False, transpose_right: bool = False, add: bool = False, lower_only: bool = False
+    *,
+    transpose_left: bool = False,
+    transpose_right: bool = False,
+    add: bool = False,
+    lower_only: bool = False,
+    triangular: bool = False,
 ) -> Any:
     """An intrinsic ``product(out, left, right)``: out = op(left)·op(right), or out += … with ``add``.
 
     ``lower_only`` computes the tiles that touch the lower triangle and leaves the others as they were: for results
-    known to be symmetric. ``out`` must not overlap a factor.
+    known to be symmetric. ``triangular`` says that op(right)[k, j] is zero for k > j, and stops each sum in time.
+    ``out`` must not overlap a factor.
     """
-    kind = _Product("out" if add else "zero", transpose_left, transpose_right, lower_only)
+    kind = _Product("out" if add else "zero", transpose_left, transpose_right, lower_only, triangular)
 
     @intrinsic
     def product(typing: Any, out: Any, left: Any, right: Any) -> Any:
@@ -200,7 +210,7 @@ def make_product(
     return product
 
 
-_from_outer = _Product("outer", False, False, False)
+_from_outer = _Product("outer")
 
 
 @intrinsic

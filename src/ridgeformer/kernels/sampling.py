@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeformer.draws import QUERY_SLOT
 from ridgeformer.kernels.jit import device, inlined
-from ridgeformer.kernels.matrices import mirror_lower, multiply_T_lower, solve_positive
+from ridgeformer.kernels.matrices import gram_of_triangular, mirror_lower, solve_positive
 from ridgeformer.kernels.random import chi_pair, fill_normals
 from ridgeformer.kernels.vectors import fma, get, lane_numbers, load_flat, put, splat, splat_word, store_flat
 
@@ -72,7 +72,7 @@ def draw_block(block: Any, source: Any, first: int) -> None:
         for i in range(j, dim):
             total = fma(load_flat(block.weights, i), get(factor, i, j), total)
         put(factor, dim, j, total)
-    multiply_T_lower(gram, factor, factor)
+    gram_of_triangular(gram, factor, factor)
     mirror_lower(gram)
 
 
