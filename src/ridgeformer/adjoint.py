@@ -16,25 +16,42 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeformer.draws import GramDraw
-from ridgeformer.forward import layer_maps, query_rows
+from ridgeformer.forward import gram_weights, layer_maps, query_rows
 from ridgeformer.model import LinearTransformer
 from ridgeformer.types import Array
 
+EXPLODED = 1e12
+"""A loss beyond which a context's gradient may overflow in float32: its intermediate values grow as powers of it."""
+
 
 def reference_loss_and_gradient(
-    model: LinearTransformer, contexts: GramDraw, exact: bool
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float = 0.0
 ) -> tuple[Array, LinearTransformer]:
-    """Each context's loss, and the gradient of their mean as a model of the same kind."""
+    """Each context's loss, and the gradient of their mean as a model of the same kind.
+
+    With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s), contexts beyond `EXPLODED` counting as zero.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the losses
-        return _loss_and_gradient(model, contexts, exact)
+        if saturation > 0:
+            losses, _ = score(gram_weights(model, contexts.gram), contexts, exact)
+            kept = losses < EXPLODED
+            remaining = GramDraw(*(array[kept] for array in contexts))
+            _, gradient = _loss_and_gradient(model, remaining, exact, saturation)
+            share = kept.mean(dtype=model.dtype)
+            return losses, model.replace({name: share * value for name, value in gradient.parameters.items()})
+        return _loss_and_gradient(model, contexts, exact, saturation)
 
 
-def _loss_and_gradient(model: LinearTransformer, contexts: GramDraw, exact: bool) -> tuple[Array, LinearTransformer]:
+def _loss_and_gradient(
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float
+) -> tuple[Array, LinearTransformer]:
     P, Q = model.attention_matrices()
     maps, grams = layer_maps(model, contexts.gram.astype(model.dtype, copy=False))
     rows = query_rows(maps)
-    losses, row_adjoint = score(-rows[0][:, :-1], contexts, exact)
-    columns = [np.concatenate([-row_adjoint, np.zeros((len(losses), 1), model.dtype)], axis=-1)]
+    losses, weights_adjoint = score(-rows[0][:, :-1], contexts, exact)
+    if saturation > 0:
+        weights_adjoint = weights_adjoint / (1 + losses / saturation)[:, None]
+    columns = [np.concatenate([-weights_adjoint, np.zeros((len(losses), 1), model.dtype)], axis=-1)]
     for T in maps[:-1]:
         columns.append(np.einsum("bij,bj->bi", T, columns[-1]))
     P_gradient, Q_gradient = np.zeros_like(P), np.zeros_like(Q)

@@ -30,6 +30,7 @@ def loss_and_gradient(
     seed: int,
     step: int = 0,
     objective: str = "exact",
+    saturation: float = 0.0,
     backend: str = "auto",
     threads: int | None = None,
 ) -> tuple[float, LinearTransformer]:
@@ -38,22 +39,26 @@ def loss_and_gradient(
     ``objective``: "exact" is ½‖ŵ − w*‖², whose mean is the adjusted loss; "sampled" is the paper's ½(ŷ − y_t)² with one
     query per context. They have the same expected gradient. (seed, step) names the batch: the same contexts whatever
     the model, the precision, the back end or the number of threads.
+
+    ``saturation`` s > 0 makes the gradient that of the mean of s·ln(1 + loss/s), to which a context that explodes
+    contributes little; the loss returned is the plain mean all the same.
     """
     one_of("objective", objective, OBJECTIVES)
     one_of("backend", backend, BACKENDS)
     batch = whole_number("batch", batch, 1, MAX_BATCH)
     step = whole_number("step", step, 0, 2**63 - 1)
     _check_dim(model, task.dim)
+    _check_saturation(saturation)
     if backend != "reference" and task.gram_drawable:
         from ridgeformer.kernels import engine
 
         sigma = task.draw_sigma(batch, seed=seed, step=step, purpose=Purpose.TRAIN)
         source = engine.make_source(sigma, task.context, step, 0, philox_key(seed, Purpose.TRAIN), model.dtype)
-        losses, gradient = _fused(model, source, objective == "exact", threads)
+        losses, gradient = _fused(model, source, objective == "exact", saturation, threads)
     else:
         chosen = "reference" if backend == "reference" else "auto"
         draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)
-        losses, gradient = losses_and_gradient_on(model, draw, objective, backend, threads)
+        losses, gradient = losses_and_gradient_on(model, draw, objective, saturation, backend, threads)
     return float(losses.mean(dtype=np.float64)), gradient
 
 
@@ -61,33 +66,41 @@ def losses_and_gradient_on(
     model: LinearTransformer,
     contexts: ContextDraw | GramDraw,
     objective: str = "exact",
+    saturation: float = 0.0,
     backend: str = "auto",
     threads: int | None = None,
 ) -> tuple[Array, LinearTransformer]:
     """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there."""
+    _check_saturation(saturation)
     one_of("objective", objective, OBJECTIVES)
     one_of("backend", backend, BACKENDS)
     arrays = contexts.as_gram_draw() if isinstance(contexts, ContextDraw) else contexts
     _check_dim(model, arrays.gram.shape[-1] - 1)
     arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
     if backend == "reference":
-        return reference_loss_and_gradient(model, arrays, objective == "exact")
-    return _fused(model, arrays, objective == "exact", threads)
+        return reference_loss_and_gradient(model, arrays, objective == "exact", saturation)
+    return _fused(model, arrays, objective == "exact", saturation, threads)
 
 
 def _fused(
-    model: LinearTransformer, contexts: GramDraw | Source, exact: bool, threads: int | None
+    model: LinearTransformer, contexts: GramDraw | Source, exact: bool, saturation: float, threads: int | None
 ) -> tuple[Array, LinearTransformer]:
     from ridgeformer.kernels import engine
 
     if model.kind == "full":
         P, Q = model.attention_matrices()
-        losses, P_sum, Q_sum = engine.full_loss_and_gradient(P, Q, contexts, exact, threads)
+        losses, P_sum, Q_sum = engine.full_loss_and_gradient(P, Q, contexts, exact, threads, saturation)
         return losses, model.replace({"P": P_sum / len(losses), "Q": Q_sum / len(losses)})
-    losses, omega_sum = engine.diagonal_loss_and_gradient(model.omega(), model.dim + 1, contexts, exact, threads)
+    omega, size = model.omega(), model.dim + 1
+    losses, omega_sum = engine.diagonal_loss_and_gradient(omega, size, contexts, exact, threads, saturation)
     return losses, model.omega_gradient(omega_sum / len(losses))
 
 
 def _check_dim(model: LinearTransformer, dim: int) -> None:
     if model.dim != dim:
         raise InputError(f"The model was made for {model.dim} features, the contexts have {dim}.")
+
+
+def _check_saturation(saturation: float) -> None:
+    if not (np.isfinite(saturation) and saturation >= 0):
+        raise InputError(f"saturation must be a finite number of at least 0, not {saturation!r}.")

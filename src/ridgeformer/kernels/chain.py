@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ridgeformer.adjoint import EXPLODED
 from ridgeformer.kernels.jit import device, inlined
 from ridgeformer.kernels.matrices import (
     T_multiply_lower,
@@ -18,6 +19,7 @@ from ridgeformer.kernels.matrices import (
     multiply_T_lower,
     row_times_matrix,
 )
+from ridgeformer.kernels.sampling import blank_lane
 from ridgeformer.kernels.vectors import fma, get, lane_sum, load_flat, put, splat, store_flat
 
 
@@ -37,32 +39,56 @@ def advance_gram(moved: Any, next_gram: Any, layer_map: Any, gram: Any) -> None:
 
 
 @device
-def score(losses: Any, first: int, column: Any, row: Any, block: Any, exact: bool) -> None:
-    """Write each context's loss and v_0 = ∂loss/∂c; the implicit weights are ŵ = −c[:d].
+def score(column: Any, row: Any, block: Any, exact: bool, saturation: float) -> None:
+    """Put each context's loss into the block, and its ∂/∂c into ``column``; the implicit weights are ŵ = −c[:d].
 
     exact:    ½‖ŵ − w*‖², so ∂/∂ŵ = ŵ − w*.      sampled:  ½⟨ŵ − w, x_t⟩², so ∂/∂ŵ = ⟨ŵ − w, x_t⟩ x_t.
+    With ``saturation`` s > 0 the gradient is that of s·ln(1 + loss/s): the loss's own, divided by 1 + loss/s.
     """
     gram = block.gram
     dim = gram.shape[0] - 1
-    half = splat(gram, 0.5)
+    half, one = splat(gram, 0.5), splat(gram, 1.0)
     total = splat(gram, 0.0)
     if exact:
         for i in range(dim):
-            difference = -load_flat(row, i) - load_flat(block.oracle, i)
-            store_flat(column, i, -difference)
+            difference = load_flat(row, i) + load_flat(block.oracle, i)
+            store_flat(column, i, difference)
             total = fma(difference, difference, total)
         total = half * total
     else:
+        error = splat(gram, 0.0)
         for i in range(dim):
-            difference = -load_flat(row, i) - load_flat(block.weights, i)
-            total = fma(difference, load_flat(block.query, i), total)
+            error = fma(load_flat(row, i) + load_flat(block.weights, i), load_flat(block.query, i), error)
         for i in range(dim):
-            store_flat(column, i, -(total * load_flat(block.query, i)))
-        total = half * total * total
+            store_flat(column, i, error * load_flat(block.query, i))
+        total = half * error * error
     store_flat(column, dim, splat(gram, 0.0))
     store_flat(block.loss, 0, total)
+    if saturation > 0.0:
+        factor = one / fma(total, splat(gram, 1.0 / saturation), one)
+        for i in range(dim):
+            store_flat(column, i, factor * load_flat(column, i))
+
+
+@device
+def record_losses(losses: Any, first: int, block: Any) -> None:
+    """losses[first:] = the block's losses."""
     for lane in range(min(block.loss.shape[0], losses.shape[0] - first)):
         losses[first + lane] = block.loss[lane]
+
+
+@device
+def drop_exploded(block: Any) -> bool:
+    """Blank the contexts whose loss is not finite or absurd; True if there were any.
+
+    Their gradient would overflow and, added to the others', spoil all of it.
+    """
+    dropped = False
+    for lane in range(block.loss.shape[0]):
+        if not block.loss[lane] < EXPLODED:
+            blank_lane(block, lane)
+            dropped = True
+    return dropped
 
 
 @device
@@ -98,7 +124,7 @@ def pull_adjoint(result: Any, pushed: Any, layer_map: Any, spread: Any) -> None:
 
 @inlined
 def look_behind(out: Any, mixed: Any, pulled: Any, layer_map: Any, gram: Any, vector: Any) -> None:
-    """out = T G Tᵀ·vector, the next Gram matrix not being formed: pulled = Tᵀ·vector, mixed = G·pulled, out = T·mixed."""
+    """out = T G Tᵀ·vector, without forming the next Gram matrix: pulled = Tᵀ·vector, mixed = G·pulled."""
     row_times_matrix(pulled, vector, layer_map)
     matrix_times_column(mixed, gram, pulled)
     matrix_times_column(out, layer_map, mixed)

@@ -13,8 +13,10 @@ from ridgeformer.kernels.chain import (
     add_outer,
     advance_gram,
     copy_matrix,
+    drop_exploded,
     look_behind,
     pull_adjoint,
+    record_losses,
     score,
     set_last_unit,
     set_outer,
@@ -145,7 +147,8 @@ def _backward_layer(state: Any, omega: Any, layer: int) -> None:
 
 
 @inlined
-def _block_gradient(state: Any, omega: Any, block: Any, losses: Any, first: int, exact: bool) -> None:
+def _forward(state: Any, omega: Any, block: Any) -> None:
+    """T, G and T G of every layer, and the query rows."""
     last = omega.shape[0] - 1
     copy_matrix(state.gram[0], block.gram)
     for layer in range(last):
@@ -157,7 +160,12 @@ def _block_gradient(state: Any, omega: Any, block: Any, losses: Any, first: int,
     _forward_last(state.rows[last], state.last[0, 3], omega[last])
     for layer in range(last - 1, -1, -1):
         row_times_matrix(state.rows[layer], state.rows[layer + 1], state.layer_map[layer])
-    score(losses, first, state.columns[0], state.rows[0], block, exact)
+
+
+@inlined
+def _backward(state: Any, omega: Any) -> None:
+    """The columns, from ∂loss/∂c in columns[0], and the gradient, added to the total."""
+    last = omega.shape[0] - 1
     for layer in range(last):
         matrix_times_column(state.columns[layer + 1], state.layer_map[layer], state.columns[layer])
     _backward_last(state.omega_total[last], state.last[1, 0], state.columns[last], state.last[0, 3], omega[last])
@@ -174,6 +182,7 @@ def diagonal_gradient(
     data: Any,
     source: Any,
     exact: bool,
+    saturation: float,
     chunk: int,
     begin: int,
     end: int,
@@ -184,12 +193,21 @@ def diagonal_gradient(
 ) -> None:
     """Chunks ``begin`` … ``end`` of a batch: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, 4).
 
-    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says.
+    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
+    exploding contexts are left out of the gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
     for number in range(begin, end):
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
             fill_block(block, data, source, first, batch, exact)
-            _block_gradient(state, omega, block, losses, first, exact)
+            for attempt in range(2):
+                _forward(state, omega, block)
+                score(state.columns[0], state.rows[0], block, exact, saturation)
+                if attempt == 0:
+                    record_losses(losses, first, block)
+                    if saturation > 0.0 and drop_exploded(block):
+                        continue
+                break
+            _backward(state, omega)
         sum_lanes(omega_sums[number], state.omega_total)

@@ -87,7 +87,12 @@ def _contexts(contexts: GramDraw | Source, size: int, dtype: Any) -> tuple[GramD
 
 
 def full_loss_and_gradient(
-    P: Array, Q: Array, contexts: GramDraw | Source, exact: bool, threads: int | None = None
+    P: Array,
+    Q: Array,
+    contexts: GramDraw | Source,
+    exact: bool,
+    threads: int | None = None,
+    saturation: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     """Each context's loss, and the sums over contexts of its gradient with respect to P and Q (float64)."""
     layers, heads, size, _ = P.shape
@@ -115,14 +120,20 @@ def full_loss_and_gradient(
 
     def work(begin: int, end: int) -> None:
         state, block = _workspace(FullState, shapes, dtype), _block(size, dtype)
-        full_gradient(P, Q, data, source, exact, chunk, begin, end, block, state, losses, left_sums, right_sums)
+        sums = left_sums, right_sums
+        full_gradient(P, Q, data, source, exact, saturation, chunk, begin, end, block, state, losses, *sums)
 
     run_divided(work, chunks, threads)
     return losses, left_sums.sum(axis=0), right_sums.sum(axis=0)
 
 
 def diagonal_loss_and_gradient(
-    omega: Array, size: int, contexts: GramDraw | Source, exact: bool, threads: int | None = None
+    omega: Array,
+    size: int,
+    contexts: GramDraw | Source,
+    exact: bool,
+    threads: int | None = None,
+    saturation: float = 0.0,
 ) -> tuple[Array, Array]:
     """Each context's loss, and the sum over contexts of its gradient with respect to ω (L, 4), in float64."""
     layers, dtype, square = len(omega), omega.dtype, (size, size)
@@ -145,7 +156,7 @@ def diagonal_loss_and_gradient(
 
     def work(begin: int, end: int) -> None:
         state, block = _workspace(DiagonalState, shapes, dtype), _block(size, dtype)
-        diagonal_gradient(omega, data, source, exact, chunk, begin, end, block, state, losses, omega_sums)
+        diagonal_gradient(omega, data, source, exact, saturation, chunk, begin, end, block, state, losses, omega_sums)
 
     run_divided(work, chunks, threads)
     return losses, omega_sums.sum(axis=0)

@@ -13,8 +13,10 @@ from ridgeformer.kernels.chain import (
     add_outer,
     advance_gram,
     copy_matrix,
+    drop_exploded,
     look_behind,
     pull_adjoint,
+    record_losses,
     score,
     set_last_unit,
     set_outer,
@@ -185,7 +187,8 @@ def _backward_layer(state: Any, P: Any, Q: Any, layer: int, last: int) -> None:
 
 
 @inlined
-def _block_gradient(state: Any, P: Any, Q: Any, block: Any, losses: Any, first: int, exact: bool) -> None:
+def _forward(state: Any, P: Any, Q: Any, block: Any) -> None:
+    """T, G and P G of every layer, and the query rows."""
     last = P.shape[0] - 1
     copy_matrix(state.gram[0], block.gram)
     for layer in range(last):
@@ -195,7 +198,12 @@ def _block_gradient(state: Any, P: Any, Q: Any, block: Any, losses: Any, first: 
     _forward_last(state, P, Q, last)
     for layer in range(last - 1, -1, -1):
         row_times_matrix(state.rows[layer], state.rows[layer + 1], state.layer_map[layer])
-    score(losses, first, state.columns[0], state.rows[0], block, exact)
+
+
+@inlined
+def _backward(state: Any, P: Any, Q: Any) -> None:
+    """The columns, from ∂loss/∂c in columns[0], and the gradient, added to the totals."""
+    last = P.shape[0] - 1
     for layer in range(last):
         matrix_times_column(state.columns[layer + 1], state.layer_map[layer], state.columns[layer])
     _backward_last(state, Q, last)
@@ -210,6 +218,7 @@ def full_gradient(
     data: Any,
     source: Any,
     exact: bool,
+    saturation: float,
     chunk: int,
     begin: int,
     end: int,
@@ -221,13 +230,22 @@ def full_gradient(
 ) -> None:
     """Chunks ``begin`` … ``end`` of a batch: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
 
-    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says.
+    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
+    exploding contexts are left out of the gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
     for number in range(begin, end):
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
             fill_block(block, data, source, first, batch, exact)
-            _block_gradient(state, P, Q, block, losses, first, exact)
+            for attempt in range(2):
+                _forward(state, P, Q, block)
+                score(state.columns[0], state.rows[0], block, exact, saturation)
+                if attempt == 0:
+                    record_losses(losses, first, block)
+                    if saturation > 0.0 and drop_exploded(block):
+                        continue
+                break
+            _backward(state, P, Q)
         sum_lanes(left_sums[number], state.left_total)
         sum_lanes(right_sums[number], state.right_total)

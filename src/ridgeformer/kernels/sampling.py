@@ -136,17 +136,16 @@ def store_block(block: Any, data: Any, first: int) -> None:
 
 
 @device
-def clear_unused_lanes(block: Any, used: int) -> None:
-    """Make the lanes past ``used`` the zero context, on which every layer is the identity and every gradient zero."""
+def blank_lane(block: Any, lane: int) -> None:
+    """Make one lane the zero context, on which every layer is the identity and every gradient zero."""
     size = block.gram.shape[0]
-    for lane in range(used, block.sigma.shape[0]):
-        for i in range(size):
-            for j in range(size):
-                block.gram[i, j, lane] = 0.0
-        for i in range(size - 1):
-            block.weights[i, lane] = 0.0
-            block.query[i, lane] = 0.0
-            block.oracle[i, lane] = 0.0
+    for i in range(size):
+        for j in range(size):
+            block.gram[i, j, lane] = 0.0
+    for i in range(size - 1):
+        block.weights[i, lane] = 0.0
+        block.query[i, lane] = 0.0
+        block.oracle[i, lane] = 0.0
 
 
 @inlined
@@ -160,5 +159,5 @@ def fill_block(block: Any, data: Any, source: Any, first: int, batch: int, exact
             solve_oracle(block)
         else:
             draw_query(block, source, first)
-    if batch - first < block.sigma.shape[0]:
-        clear_unused_lanes(block, batch - first)
+    for lane in range(batch - first, block.sigma.shape[0]):
+        blank_lane(block, lane)
