@@ -29,12 +29,14 @@ def reference_loss_and_gradient(
 ) -> tuple[Array, LinearTransformer]:
     """Each context's loss, and the gradient of their mean as a model of the same kind.
 
-    With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s), contexts beyond `EXPLODED` counting as zero.
+    With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s); contexts beyond `EXPLODED` count as zero.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the losses
         if saturation > 0:
             losses, _ = score(gram_weights(model, contexts.gram), contexts, exact)
             kept = losses < EXPLODED
+            if not kept.any():
+                return losses, model.replace({name: np.zeros_like(a) for name, a in model.parameters.items()})
             remaining = GramDraw(*(array[kept] for array in contexts))
             _, gradient = _loss_and_gradient(model, remaining, exact, saturation)
             share = kept.mean(dtype=model.dtype)

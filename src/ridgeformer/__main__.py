@@ -1,0 +1,5 @@
+"""``python -m ridgeformer`` is the ``ridgeformer`` command."""
+
+from ridgeformer.cli import main
+
+main()
