@@ -43,6 +43,33 @@ def loss_and_gradient(
     ``saturation`` s > 0 makes the gradient that of the mean of s·ln(1 + loss/s), to which a context that explodes
     contributes little; the loss returned is the plain mean all the same.
     """
+    losses, gradient = losses_and_gradient(
+        model,
+        task,
+        batch=batch,
+        seed=seed,
+        step=step,
+        objective=objective,
+        saturation=saturation,
+        backend=backend,
+        threads=threads,
+    )
+    return float(losses.mean(dtype=np.float64)), gradient
+
+
+def losses_and_gradient(
+    model: LinearTransformer,
+    task: Task,
+    *,
+    batch: int,
+    seed: int,
+    step: int = 0,
+    objective: str = "exact",
+    saturation: float = 0.0,
+    backend: str = "auto",
+    threads: int | None = None,
+) -> tuple[Array, LinearTransformer]:
+    """As `loss_and_gradient`, with every context's loss (batch,) instead of their mean."""
     one_of("objective", objective, OBJECTIVES)
     one_of("backend", backend, BACKENDS)
     batch = whole_number("batch", batch, 1, MAX_BATCH)
@@ -54,12 +81,10 @@ def loss_and_gradient(
 
         sigma = task.draw_sigma(batch, seed=seed, step=step, purpose=Purpose.TRAIN)
         source = engine.make_source(sigma, task.context, step, 0, philox_key(seed, Purpose.TRAIN), model.dtype)
-        losses, gradient = _fused(model, source, objective == "exact", saturation, threads)
-    else:
-        chosen = "reference" if backend == "reference" else "auto"
-        draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)
-        losses, gradient = losses_and_gradient_on(model, draw, objective, saturation, backend, threads)
-    return float(losses.mean(dtype=np.float64)), gradient
+        return _fused(model, source, objective == "exact", saturation, threads)
+    chosen = "reference" if backend == "reference" else "auto"
+    draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)
+    return losses_and_gradient_on(model, draw, objective, saturation, backend, threads)
 
 
 def losses_and_gradient_on(

@@ -18,6 +18,8 @@ class Purpose(IntEnum):
     EVALUATE = 3
     TUNE = 4
     EXPLORE = 5
+    MINE = 6
+    SELECT = 7
 
 
 _NOISE_LEVELS, _TOKENS, _PHILOX_KEY = range(3)  # separate streams within one purpose and step

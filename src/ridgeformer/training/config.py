@@ -1,0 +1,100 @@
+"""What a training run is: everything that decides its result, in one frozen dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.checks import float_dtype, one_of, whole_number
+from ridgeformer.errors import InputError
+from ridgeformer.model import KINDS, MAX_HEADS, MAX_LAYERS
+from ridgeformer.noise import parse_noise
+from ridgeformer.streams import check_seed
+from ridgeformer.task import Task
+
+RECIPES = ("fast", "paper")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run: a model, a task and how to train it."""
+
+    model: str = "full"
+    """Parametrisation: gdpp, diag or full."""
+    layers: int = 7
+    """Number of layers, L."""
+    heads: int = 1
+    """Attention heads of a layer, H."""
+    noise: str = "uniform:5"
+    """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1."""
+    dim: int = 10
+    """Features of an example, d."""
+    context: int = 20
+    """Examples in a context, n."""
+    seed: int = 0
+    """Seed of the initial weights and of all contexts."""
+    recipe: str = "fast"
+    """fast: exact objective, hard contexts mined, schedules chosen by measurement. paper: as printed, 200 000 steps."""
+    steps: int | None = None
+    """Steps of the main part of the recipe; None takes the recipe's own number."""
+    batch: int | None = None
+    """Contexts in a step; None takes the recipe's own number."""
+    rate: float | None = None
+    """Step size of Adam; None takes the recipe's own."""
+    precision: str = "float32"
+    """float32 or float64; noise-free tasks (uniform:0, fixed:0) need float64."""
+    sequences: int = 1_000_000
+    """Fresh sequences on which the finished model is measured."""
+
+    def __post_init__(self) -> None:
+        one_of("model", self.model, KINDS)
+        one_of("recipe", self.recipe, RECIPES)
+        whole_number("layers", self.layers, 1, MAX_LAYERS)
+        whole_number("heads", self.heads, 1, MAX_HEADS)
+        whole_number("sequences", self.sequences, 2)
+        check_seed(self.seed)
+        float_dtype(self.precision)
+        object.__setattr__(self, "noise", parse_noise(self.noise).spec)
+        Task(self.dim, self.context, self.noise)
+        for name in ("steps", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1)
+        if self.rate is not None and not (0 < self.rate < float("inf")):
+            raise InputError(f"rate must be a positive number, not {self.rate!r}.")
+
+    @property
+    def task(self) -> Task:
+        """The task that is trained on."""
+        return Task(self.dim, self.context, self.noise)
+
+    def as_json(self) -> dict[str, Any]:
+        """The config as plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any, source: str = "The config") -> TrainConfig:
+        """The reverse of `as_json`; unknown names are rejected with the nearest valid one."""
+        if not isinstance(values, dict):
+            raise InputError(f"{source} must be a JSON object.")
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            one_of(f"{source}: a name", name, names)
+        try:
+            return cls(**values)
+        except (TypeError, AttributeError) as unfit:
+            raise InputError(f"{source} has a value of the wrong type: {unfit}.") from unfit
+
+    @classmethod
+    def from_file(cls, path: Path) -> TrainConfig:
+        """Read a JSON file."""
+        try:
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")), str(path))
+        except OSError as failed:
+            raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
+        except (ValueError, RecursionError) as broken:
+            if isinstance(broken, InputError):
+                raise
+            raise InputError(f"{path} is not JSON: {broken}.") from broken

@@ -1,0 +1,163 @@
+"""`train`: run a config to its end, with checkpoints, history and a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.errors import RidgeformerError
+from ridgeformer.evaluation import Evaluation, evaluate
+from ridgeformer.model import LinearTransformer
+from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.run_directory import RunDirectory
+from ridgeformer.training.state import TrainState
+from ridgeformer.training.steps import StepInfo, Tamper, Trainer
+
+Callback = Callable[[StepInfo], None]
+"""Called after every step. ``lambda info: losses.append(info.loss)`` is one."""
+
+_HISTORY_EVERY = 100  # steps
+_EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
+
+
+class TrainingDivergedError(RidgeformerError):
+    """A run exploded more often than the guard puts up with. The best finite weights are kept."""
+
+
+class TrainingInterruptedError(RidgeformerError):
+    """A run was stopped by the user, after saving a checkpoint."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A finished run."""
+
+    model: LinearTransformer
+    evaluation: Evaluation
+    history: list[dict[str, Any]]
+    """A row for every hundredth step, every skipped one and the end of every leg."""
+    steps: int
+    skipped: int
+    rewinds: int
+    seconds: float
+    """Time spent in this process."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What goes into result.json: all that is the same whenever the run is repeated."""
+        counts = {"steps": self.steps, "skipped": self.skipped, "rewinds": self.rewinds}
+        return {"status": "finished", "evaluation": dataclasses.asdict(self.evaluation), **counts}
+
+
+def train(
+    config: TrainConfig,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    on_message: Callable[[str], None] = lambda message: None,
+    threads: int | None = None,
+    checkpoint_seconds: float = 15.0,
+    tamper: Tamper | None = None,
+) -> TrainResult:
+    """Train a model and measure it on fresh sequences.
+
+    With ``out`` the run is kept in a folder, saved every ``checkpoint_seconds``, and can go on after any interruption
+    with ``resume=True``, bit for bit as if nothing had happened. Raises `TrainingDivergedError` if the run cannot be
+    saved from exploding, and `TrainingInterruptedError` on Ctrl-C; either leaves a usable folder behind.
+    """
+    started = time.perf_counter()
+    trainer = Trainer(config, threads, tamper)
+    directory = None if out is None else RunDirectory(Path(out))
+    with directory.locked() if directory else contextlib.nullcontext():
+        state, history = _open(trainer, directory, config, resume, overwrite, on_message)
+        state = _run(trainer, state, directory, history, callbacks, checkpoint_seconds)
+        model = trainer.model(state)
+        if trainer.diverged(state):
+            if directory:
+                counts = {"steps": state.total, "skipped": state.skipped, "rewinds": state.rewinds}
+                directory.finish(model, {"status": "diverged", **counts})
+            raise TrainingDivergedError(
+                f"Training diverged: after {state.rewinds} returns to safe weights at ever smaller steps it still "
+                f"explodes at step {state.total}; try a smaller rate or another seed."
+            )
+        evaluation = evaluate(model, trainer.task, config.sequences, _EVALUATION_SEED)
+        info = {"task": _task(config), "training": config.as_json(), "evaluation": dataclasses.asdict(evaluation)}
+        model = dataclasses.replace(model, info=info)
+        seconds = time.perf_counter() - started
+        result = TrainResult(model, evaluation, history, state.total, state.skipped, state.rewinds, seconds)
+        if directory:
+            directory.finish(model, result.as_json())
+    return result
+
+
+def _task(config: TrainConfig) -> dict[str, Any]:
+    return {"dim": config.dim, "context": config.context, "noise": config.noise}
+
+
+def _open(
+    trainer: Trainer,
+    directory: RunDirectory | None,
+    config: TrainConfig,
+    resume: bool,
+    overwrite: bool,
+    on_message: Callable[[str], None],
+) -> tuple[TrainState, list[dict[str, Any]]]:
+    """The state to go on from, and the history up to it."""
+    if directory is None:
+        return trainer.start(), []
+    if not resume:
+        directory.create(config, overwrite)
+        return trainer.start(), []
+    state, complaints = directory.latest()
+    for complaint in complaints:
+        on_message(complaint)
+    return state or trainer.start(), directory.read_history()
+
+
+def _run(
+    trainer: Trainer,
+    state: TrainState,
+    directory: RunDirectory | None,
+    history: list[dict[str, Any]],
+    callbacks: Sequence[Callback],
+    checkpoint_seconds: float,
+) -> TrainState:
+    """Step until the end, saving now and then."""
+    saved = time.monotonic()
+    try:
+        while not (trainer.finished(state) or trainer.diverged(state)):
+            leg = state.leg
+            state, info = trainer.step(state)
+            if info.step % _HISTORY_EVERY == 0 or info.skipped or state.leg != leg:
+                row = _row(info)
+                history.append(row)
+                if directory:
+                    directory.append(row)
+            for callback in callbacks:
+                callback(info)
+            if directory and time.monotonic() - saved >= checkpoint_seconds:
+                directory.save(state)
+                saved = time.monotonic()
+    except KeyboardInterrupt as stopped:
+        if directory is None:
+            raise
+        directory.save(state)
+        raise TrainingInterruptedError(
+            f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
+        ) from stopped
+    if directory:
+        directory.save(state)
+    return state
+
+
+def _row(info: StepInfo) -> dict[str, Any]:
+    """A line of the history: plain JSON, in which a number that is not finite is null."""
+    values = dataclasses.asdict(info)
+    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
