@@ -10,21 +10,79 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ridgeformer._version import __version__
 from ridgeformer.bench.config import BenchConfig
-from ridgeformer.demonstration import Demonstration, DemonstrationConfig, demonstrate
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.errors import InputError, RidgeformerError
 from ridgeformer.storage import write_whole
+from ridgeformer.training.config import TrainConfig
 
-_OutputPath = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
+_File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
+_Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
 
-def bench(
-    config: Annotated[BenchConfig, tyro.conf.OmitArgPrefixes], json: _OutputPath = None, markdown: _OutputPath = None
+def _train_command(default: TrainConfig) -> Callable[..., int]:
+    def train(
+        settings: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = default,
+        out: _Folder = None,
+        resume: _Folder = None,
+        overwrite: bool = False,
+        config: _File = None,
+        threads: int | None = None,
+        json: _File = None,
+    ) -> int:
+        """Train one model and measure it on fresh sequences.
+
+        Args:
+            settings: What to train.
+            out: Keep the run in this folder; it can then go on after any interruption.
+            resume: Go on with the run in this folder; all other settings are taken from it.
+            overwrite: Replace a run that is already in --out.
+            config: Read settings from a JSON file; flags given beside it win.
+            threads: Threads to use; the result does not depend on it.
+            json: Also write the result as JSON.
+        """
+        return _train(settings, out, resume, overwrite, threads, json)
+
+    return train
+
+
+def _train(
+    config: TrainConfig, out: Path | None, resume: Path | None, overwrite: bool, threads: int | None, json: Path | None
 ) -> int:
+    from ridgeformer.training.progress import TrainProgress, result_table
+    from ridgeformer.training.recipes import legs
+    from ridgeformer.training.run_directory import RunDirectory
+    from ridgeformer.training.train import train
+
+    if resume is not None:
+        if out is not None or overwrite:
+            raise InputError("--resume goes on with a run where it is: leave out --out and --overwrite.")
+        out, config = resume, RunDirectory(resume).config()
+    errors = Console(stderr=True)
+    steps = sum(leg.steps for leg in legs(config))
+    with TrainProgress(config, steps, errors) as progress:
+        result = train(
+            config,
+            out=out,
+            resume=resume is not None,
+            overwrite=overwrite,
+            callbacks=[progress],
+            on_message=lambda message: errors.print(f"ridgeformer: {message}", highlight=False),
+            threads=threads,
+        )
+    console = _console()
+    console.print(result_table(config, result))
+    if out is not None:
+        console.print(
+            f"Files: {out / 'model.safetensors'}, {out / 'result.json'}, {out / 'history.jsonl'}", soft_wrap=True
+        )
+    if json is not None:
+        _write_json(json, {"config": config.as_json(), **result.as_json()})
+    return 0
+
+
+def bench(config: Annotated[BenchConfig, tyro.conf.OmitArgPrefixes], json: _File = None, markdown: _File = None) -> int:
     """Measure speed, memory and growth on this machine, against JAX and PyTorch where they are installed (4 minutes).
 
     Args:
@@ -43,40 +101,16 @@ def bench(
     return 0
 
 
-def reproduce(config: Annotated[DemonstrationConfig, tyro.conf.OmitArgPrefixes], json: _OutputPath = None) -> int:
-    """Train one model of the paper's Table 1 from scratch and measure it on a million fresh sequences (half a minute).
+def reproduce(layers: int = 4, seed: int = 0, threads: int | None = None, json: _File = None) -> int:
+    """Train one model of the paper's Table 1 from scratch and measure it on a million fresh sequences (a minute).
 
     Args:
-        config: Which model, and how long.
+        layers: Layers of the full model that is trained on σ ~ U(0, 5).
+        seed: Seed of the initial weights and of all contexts.
+        threads: Threads to use; the result does not depend on it.
         json: Also write the result as JSON.
     """
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal) as progress:
-        bar = progress.add_task(f"full, {config.layers} layers, U(0, 5)", total=config.steps)
-
-        def on_step(done: int, loss: float) -> None:
-            if done % 100 == 0 or done == config.steps:
-                progress.update(bar, completed=done, description=f"full, {config.layers} layers: loss {loss:.4f}")
-
-        result = demonstrate(config, on_step)
-    _console().print(_demonstration_table(result))
-    if json is not None:
-        _write_json(json, result.as_json())
-    return 0
-
-
-def _demonstration_table(result: Demonstration) -> Table:
-    title = f"Adjusted loss on {result.sequences:,} fresh sequences, σ ~ U(0, 5) unknown, d = 10, n = 20"
-    table = Table("predictor", "adjusted loss", "± s.e.", "median", "largest", "source", title=title)
-    table.add_row("predicting zero", f"{result.untrained_loss:.4f}", "", "", "", "measured")
-    if result.paper is not None:
-        table.add_row(f"full, {result.model.layers} layers, paper", f"{result.paper:.3f}", "", "", "", "printed")
-    measured = (result.adjusted_loss, result.standard_error, result.median, result.maximum)
-    numbers = [f"{measured[0]:.4f}", f"{measured[1]:.4f}", f"{measured[2]:.4f}", f"{measured[3]:.2f}"]
-    label = f"full, {result.model.layers} layers, trained here in {result.seconds:.0f} s"
-    table.add_row(label, *numbers, "measured")
-    return table
+    return _train(TrainConfig(model="full", layers=layers, seed=seed), None, None, False, threads, json)
 
 
 def _console() -> Console:
@@ -89,7 +123,14 @@ def _write_json(path: Path, value: Any) -> None:
     write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-_COMMANDS: dict[str, Callable[..., int]] = {"reproduce": reproduce, "bench": bench}
+def _default_config(arguments: list[str]) -> TrainConfig:
+    """The settings in the file named by --config, if there is one: what the other flags start from."""
+    for number, argument in enumerate(arguments):
+        if argument.startswith("--config="):
+            return TrainConfig.from_file(Path(argument.removeprefix("--config=")))
+        if argument == "--config" and number + 1 < len(arguments):
+            return TrainConfig.from_file(Path(arguments[number + 1]))
+    return TrainConfig()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -99,8 +140,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(f"ridgeformer {__version__}\n")
         return
     try:
+        commands: dict[str, Callable[..., int]] = {
+            "train": _train_command(_default_config(arguments)),
+            "reproduce": reproduce,
+            "bench": bench,
+        }
         code: int = tyro.extras.subcommand_cli_from_dict(
-            _COMMANDS,
+            commands,
             prog="ridgeformer",
             description="Linear transformers that solve noisy regressions in their context.",
             args=arguments,

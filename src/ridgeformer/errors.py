@@ -7,5 +7,8 @@ class RidgeformerError(Exception):
     """Base of all errors raised on purpose; the command line prints it and exits with code 2."""
 
 
-class InputError(RidgeformerError, ValueError):
-    """An argument, a file or an environment variable is not what it must be."""
+class InputError(RidgeformerError):
+    """An argument, a file or an environment variable is not what it must be.
+
+    Not a ValueError: the parser of the command line would catch those and wrap the sentence in words of its own.
+    """

@@ -114,8 +114,8 @@ def parse_noise(spec: str | NoisePrior) -> NoisePrior:
         if kind == "fixed":
             return Fixed(float(text))
         if kind == "uniform":
-            low, _, high = text.rpartition("-")
-            return Uniform(float(high), float(low) if low else 0.0)
+            low, dash, high = text.partition("-")
+            return Uniform(float(high), float(low)) if dash else Uniform(float(low))
         if kind == "categorical":
             return Categorical(tuple(float(level) for level in text.split("+")))
     except InputError:

@@ -95,6 +95,4 @@ class TrainConfig:
         except OSError as failed:
             raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
         except (ValueError, RecursionError) as broken:
-            if isinstance(broken, InputError):
-                raise
             raise InputError(f"{path} is not JSON: {broken}.") from broken
