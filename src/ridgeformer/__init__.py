@@ -11,16 +11,19 @@ from pathlib import Path
 from ridgeformer._version import __version__
 from ridgeformer.context import Context
 from ridgeformer.errors import InputError, RidgeformerError
+from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Categorical, Fixed, NoisePrior, Uniform, parse_noise
 from ridgeformer.objective import loss_and_gradient, losses_and_gradient_on
 from ridgeformer.task import ContextDraw, Task, TokenDraw
+from ridgeformer.training import TrainConfig, TrainResult, train
 
 __all__ = [
     "Categorical",
     "Context",
     "ContextDraw",
+    "Evaluation",
     "Fixed",
     "InputError",
     "LinearTransformer",
@@ -28,9 +31,12 @@ __all__ = [
     "RidgeformerError",
     "Task",
     "TokenDraw",
+    "TrainConfig",
+    "TrainResult",
     "Uniform",
     "__version__",
     "context_weights",
+    "evaluate",
     "implicit_weights",
     "load",
     "loss_and_gradient",
@@ -38,6 +44,7 @@ __all__ = [
     "parse_noise",
     "predict",
     "token_predictions",
+    "train",
     "transform_tokens",
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.checks import finite_array
+from ridgeformer.checks import finite_array, whole_number
 from ridgeformer.errors import InputError
 from ridgeformer.types import Array
 
@@ -20,6 +20,13 @@ class Context:
     """(batch, p, p), symmetric."""
     examples: int
     """n, the number of examples behind each Gram matrix."""
+
+    def __post_init__(self) -> None:
+        gram = finite_array("gram", self.gram, ("batch", "p", "p"))
+        if gram.shape[1] != gram.shape[2] or gram.shape[1] < 2:
+            raise InputError(f"gram must have the shape (batch, dim + 1, dim + 1), not {gram.shape}.")
+        object.__setattr__(self, "gram", gram)
+        object.__setattr__(self, "examples", whole_number("examples", self.examples, 1))
 
     @classmethod
     def from_tokens(cls, X: Any, y: Any) -> Context:
@@ -53,6 +60,10 @@ class Context:
 
         In the eigenbasis of Σ, where directions without data (n < d, and v = 0) get weight zero: the limit v → 0.
         """
+        axes = () if np.ndim(penalty) == 0 else ("batch",)
+        penalty = finite_array("penalty", penalty, axes)
+        if (penalty < 0).any() or (axes and len(penalty) != len(self.gram)):
+            raise InputError("penalty must be one number of at least 0, or one for each context.")
         values, vectors = np.linalg.eigh(self.scatter.astype(np.float64))
         rotated = np.einsum("bij,bi->bj", vectors, self.cross.astype(np.float64))
         total = values + np.broadcast_to(np.asarray(penalty, np.float64), (len(self.gram),))[:, None]

@@ -18,10 +18,11 @@ PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 PHILOX_ROUNDS = 7
 """The fewest rounds that pass the whole of TestU01's BigCrush (the same table); ten would cost a tenth of a step."""
 
-SLOTS_PER_CHI_PAIR = 1 << 16
-"""Counter slots set aside for each two chi variates; the slots below hold the normals."""
-QUERY_SLOT = 1 << 15
+QUERY_SLOT = 1 << 23
 """First slot of the query x_t; w and the entries below the diagonal of Bartlett's factor start at slot 0."""
+FIRST_CHI_SLOT = 1 << 24
+SLOTS_PER_CHI_PAIR = 1 << 16
+"""Counter slots set aside for each two chi variates."""
 
 
 class GramDraw(NamedTuple):
@@ -85,7 +86,7 @@ def chi_pair(degrees: tuple[int, int], pair: int, context: Array, step: int, key
     """sqrt of two χ² variates by the method of Marsaglia and Tsang (ACM TOMS 26, 2000), a try for each to a slot."""
     values = [np.ones(context.shape), np.ones(context.shape)]
     waiting = [np.ones(context.shape, dtype=bool), np.ones(context.shape, dtype=bool)]
-    slot = (pair + 1) * SLOTS_PER_CHI_PAIR
+    slot = FIRST_CHI_SLOT + pair * SLOTS_PER_CHI_PAIR
     while waiting[0].any() or waiting[1].any():
         a, b, *words = philox(slot, context, step, key)
         for which, normal in enumerate(normal_pair(a, b)):

@@ -80,7 +80,7 @@ def evaluate(
     sequences = whole_number("sequences", sequences, 1)
     losses, done = [], 0
     for draw in draw_chunks(task, sequences, seed):
-        losses.append(adjusted_losses(predictor, draw))
+        losses.append(adjusted_losses(predictor, draw.context, draw.oracle))
         done += len(losses[-1])
         if on_chunk is not None:
             on_chunk(done)
@@ -96,15 +96,15 @@ def draw_chunks(
         yield task.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype)
 
 
-def adjusted_losses(predictor: LinearTransformer | Predictor, draw: ContextDraw) -> Array:
-    """½‖ŵ − w*‖² of every sequence, (batch,); infinite where it overflows."""
+def adjusted_losses(predictor: LinearTransformer | Predictor, context: Context, oracle: Array) -> Array:
+    """½‖ŵ − w*‖² of every sequence, (batch,), in the precision of a model; infinite where it overflows."""
     if isinstance(predictor, LinearTransformer):
-        narrow = Context(draw.context.gram.astype(predictor.dtype), draw.context.examples)
+        narrow = Context(context.gram.astype(predictor.dtype, copy=False), context.examples)
         weights = context_weights(predictor, narrow)
     else:
-        weights = predictor.weights(draw.context)
-    if weights.shape != draw.oracle.shape:
-        raise InputError(f"A predictor must give weights of shape {draw.oracle.shape}, not {weights.shape}.")
+        weights = predictor.weights(context)
+    if weights.shape != oracle.shape:
+        raise InputError(f"A predictor must give weights of shape {oracle.shape}, not {weights.shape}.")
     with np.errstate(over="ignore", invalid="ignore"):
-        losses = 0.5 * ((weights.astype(np.float64) - draw.oracle) ** 2).sum(axis=-1)
+        losses = 0.5 * ((weights.astype(np.float64) - oracle) ** 2).sum(axis=-1)
     return np.where(np.isnan(losses), np.inf, losses)

@@ -26,6 +26,8 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
     """
     X, y = check_tokens(X, y)
     queries = _check_queries(queries, X)
+    if X.shape[2] != model.dim:
+        raise InputError(f"The model was made for {model.dim} features; these contexts have {X.shape[2]}.")
     P, Q = model.attention_matrices()
     n = X.shape[1]
     unknown = np.zeros((*queries.shape[:2], 1), queries.dtype)
@@ -37,7 +39,7 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
         update = np.zeros_like(tokens)
         for head in range(model.heads):
             context = tokens[:, :n]
-            scores = np.einsum("bjp,pq,biq->bij", context, Q[layer, head], tokens)
+            scores = tokens @ (context @ Q[layer, head]).transpose(0, 2, 1)
             values = context @ P[layer, head].T
             update += scores @ values
         tokens = tokens + update
@@ -47,8 +49,9 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
 
 def token_predictions(model: LinearTransformer, X: Any, y: Any, queries: Any) -> Array:
     """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer."""
-    n = np.shape(X)[1] if np.ndim(X) > 1 else 0
-    return -transform_tokens(model, X, y, queries)[-1][:, n:, -1]
+    X, y = check_tokens(X, y)
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its predictions
+        return -transform_tokens(model, X, y, queries)[-1][:, X.shape[1] :, -1]
 
 
 def layer_map(P: Array, Q: Array, gram: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.checks import FLOATS, float_dtype, one_of, whole_number
+from ridgeformer.checks import FLOATS, float_dtype, nonnegative, one_of, real_array, whole_number
 from ridgeformer.errors import InputError
 from ridgeformer.streams import init_rng
 from ridgeformer.task import MAX_DIM
@@ -52,7 +52,9 @@ class LinearTransformer:
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
         object.__setattr__(self, "dim", whole_number("dim", self.dim, 1, MAX_DIM))
-        arrays = {name: np.array(value, order="C") for name, value in self.parameters.items()}
+        if not isinstance(self.parameters, Mapping) or not isinstance(self.info, Mapping):
+            raise InputError("parameters and info of a model must be mappings.")
+        arrays = {name: real_array(name, value).copy() for name, value in self.parameters.items()}
         first = next(iter(arrays.values()), np.empty(0))
         layers, heads = first.shape[:2] if first.ndim >= 2 else (0, 0)
         whole_number("layers", layers, 1, MAX_LAYERS)
@@ -86,9 +88,7 @@ class LinearTransformer:
         layers = whole_number("layers", layers, 1, MAX_LAYERS)
         heads = whole_number("heads", heads, 1, MAX_HEADS)
         dim = whole_number("dim", dim, 1, MAX_DIM)
-        scale = DEFAULT_SCALE[kind] if scale is None else scale
-        if not (np.isfinite(scale) and scale >= 0):
-            raise InputError(f"scale must be a finite number of at least 0, not {scale!r}.")
+        scale = DEFAULT_SCALE[kind] if scale is None else nonnegative("scale", scale)
         rng = init_rng(seed)
         shapes = parameter_shapes(kind, layers, heads, dim)
         drawn = {name: scale * rng.standard_normal(shape) for name, shape in shapes.items()}
@@ -175,7 +175,7 @@ class LinearTransformer:
 
     def replace(self, parameters: Mapping[str, Any]) -> LinearTransformer:
         """A model of the same kind and precision with other parameters."""
-        cast = {name: np.asarray(value, self.dtype) for name, value in parameters.items()}
+        cast = {name: real_array(name, value).astype(self.dtype) for name, value in parameters.items()}
         return LinearTransformer(self.kind, self.dim, cast, self.info)
 
     def flatten(self) -> Array:
@@ -184,8 +184,9 @@ class LinearTransformer:
 
     def unflatten(self, vector: Array) -> LinearTransformer:
         """The reverse of `flatten`, for a vector of this model's size."""
-        if np.shape(vector) != (self.size,):
-            raise InputError(f"This model has {self.size} parameters; got an array of shape {np.shape(vector)}.")
+        vector = real_array("vector", vector)
+        if vector.shape != (self.size,):
+            raise InputError(f"This model has {self.size} parameters; got an array of shape {vector.shape}.")
         cuts = np.cumsum([array.size for array in self.parameters.values()])[:-1]
         pieces = np.split(np.asarray(vector), cuts)
         items = zip(self.parameters.items(), pieces, strict=True)

@@ -16,7 +16,7 @@ import safetensors
 import safetensors.numpy
 
 from ridgeformer._version import __version__
-from ridgeformer.checks import FLOATS
+from ridgeformer.checks import FLOATS, shortened
 from ridgeformer.errors import InputError
 from ridgeformer.model import KINDS, LinearTransformer
 from ridgeformer.storage import write_whole
@@ -41,9 +41,14 @@ def save_model(model: LinearTransformer, path: Path) -> None:
     }
     try:
         text = json.dumps(metadata, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as unfit:
+    except (TypeError, ValueError, RecursionError) as unfit:
         raise InputError(f"The model's info must be plain JSON without NaN: {unfit}.") from unfit
-    write_whole(path, safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text}))
+    data = safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text})
+    if int.from_bytes(data[:8], "little") > MAX_HEADER_BYTES:
+        raise InputError(f"The model's info is larger than {MAX_HEADER_BYTES >> 20} MiB and could not be loaded again.")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"This model is larger than {MAX_FILE_BYTES >> 20} MiB and could not be loaded again.")
+    write_whole(path, data)
 
 
 def load_model(path: Path) -> LinearTransformer:
@@ -51,10 +56,10 @@ def load_model(path: Path) -> LinearTransformer:
     data = _read(path)
     metadata = _metadata(path, data)
     kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
-    if metadata.get("format") != FORMAT:
-        raise InputError(f"{path} has format {metadata.get('format')!r}; this version reads format {FORMAT}.")
+    if metadata.get("format") != FORMAT or isinstance(metadata.get("format"), bool):
+        raise InputError(f"{path} has format {shortened(metadata.get('format'))}; this version reads format {FORMAT}.")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"{path} says it holds a model of unknown kind {kind!r}.")
+        raise InputError(f"{path} says it holds a model of unknown kind {shortened(kind)}.")
     if not isinstance(info, dict) or not isinstance(dim, int):
         raise InputError(f"{path} has metadata of the wrong form.")
     try:
@@ -63,7 +68,9 @@ def load_model(path: Path) -> LinearTransformer:
         raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
     if set(tensors) != _TENSORS_OF_KIND[kind]:
         expected = " and ".join(sorted(_TENSORS_OF_KIND[kind]))
-        raise InputError(f"{path} must hold the tensors {expected} of a {kind} model, not {sorted(tensors)}.")
+        raise InputError(
+            f"{path} must hold the tensors {expected} of a {kind} model, not {shortened(sorted(tensors))}."
+        )
     for name, array in tensors.items():
         if array.dtype not in FLOATS:
             raise InputError(f"{path}: tensor {name} must be float32 or float64, not {array.dtype}.")
@@ -82,7 +89,9 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError as missing:
         raise InputError(f"There is no model file {path}.") from missing
     except OSError as failed:
-        raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
+        raise InputError(f"Cannot read {shortened(str(path), 200)}: {failed.strerror or failed}.") from failed
+    except ValueError as impossible:  # a null byte
+        raise InputError(f"Cannot read {path}: {impossible}.") from impossible
     if len(data) > MAX_FILE_BYTES:
         raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, which no model file is.")
     return data
@@ -94,14 +103,21 @@ def _metadata(path: Path, data: bytes) -> dict[str, Any]:
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
         raise InputError(f"{path} is not a safetensors file, or is cut off.")
     try:
-        header = json.loads(data[8 : 8 + length])
+        header = json.loads(data[8 : 8 + length], object_pairs_hook=_object)
         text = header["__metadata__"][METADATA_KEY]
-        metadata = json.loads(text, parse_constant=_reject_constant)
+        metadata = json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_object)
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise InputError(f"{path} is not a ridgeformer model file: its metadata cannot be read.") from broken
     if not isinstance(metadata, dict):
         raise InputError(f"{path} is not a ridgeformer model file: its metadata is not an object.")
     return metadata
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice")
+    return found
 
 
 def _reject_constant(name: str) -> Any:

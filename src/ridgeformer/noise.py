@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import re
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from ridgeformer.checks import nonnegative, whole_number
 from ridgeformer.errors import InputError
 from ridgeformer.types import Array
+
+_LEVEL = "A noise level σ"
 
 
 @runtime_checkable
@@ -40,11 +43,11 @@ class Fixed:
     sigma: float
 
     def __post_init__(self) -> None:
-        _check_level(self.sigma)
+        nonnegative(_LEVEL, self.sigma)
 
     @property
     def spec(self) -> str:
-        return f"fixed:{self.sigma:g}"
+        return f"fixed:{_text(self.sigma)}"
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return np.full(size, float(self.sigma))
@@ -61,19 +64,20 @@ class Uniform:
     low: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_level(self.low)
-        _check_level(self.high)
+        nonnegative(_LEVEL, self.low)
+        nonnegative(_LEVEL, self.high)
         if self.low > self.high:
             raise InputError(f"A uniform noise prior needs low ≤ high, not {self.low:g} and {self.high:g}.")
 
     @property
     def spec(self) -> str:
-        return f"uniform:{self.high:g}" if self.low == 0 else f"uniform:{self.low:g}-{self.high:g}"
+        return "uniform:" + (_text(self.high) if self.low == 0 else f"{_text(self.low)}-{_text(self.high)}")
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return self.low + (self.high - self.low) * rng.random(size)
 
     def quadrature(self, nodes: int) -> tuple[Array, Array]:
+        nodes = whole_number("nodes", nodes, 1)
         if self.low == self.high:
             return Fixed(self.high).quadrature(nodes)
         points, weights = np.polynomial.legendre.leggauss(nodes)  # on [−1, 1], weights summing to 2
@@ -87,14 +91,15 @@ class Categorical:
     levels: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.levels:
+        if not isinstance(self.levels, tuple | list) or not self.levels:
             raise InputError("A categorical noise prior needs at least one level.")
+        object.__setattr__(self, "levels", tuple(self.levels))
         for level in self.levels:
-            _check_level(level)
+            nonnegative(_LEVEL, level)
 
     @property
     def spec(self) -> str:
-        return "categorical:" + "+".join(f"{level:g}" for level in self.levels)
+        return "categorical:" + "+".join(_text(level) for level in self.levels)
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         return np.asarray(self.levels, float)[rng.integers(len(self.levels), size=size)]
@@ -106,7 +111,7 @@ class Categorical:
 def parse_noise(spec: str | NoisePrior) -> NoisePrior:
     """A prior from its spec: ``uniform:5``, ``uniform:1-3``, ``categorical:1+3``, ``fixed:1``; priors pass through."""
     if not isinstance(spec, str):
-        if isinstance(spec, NoisePrior):
+        if isinstance(spec, NoisePrior) and not isinstance(spec, type):
             return spec
         raise InputError(f"A noise prior is a spec like 'uniform:5' or has sample, quadrature and spec; not {spec!r}.")
     kind, _, text = spec.partition(":")
@@ -114,8 +119,9 @@ def parse_noise(spec: str | NoisePrior) -> NoisePrior:
         if kind == "fixed":
             return Fixed(float(text))
         if kind == "uniform":
-            low, dash, high = text.partition("-")
-            return Uniform(float(high), float(low)) if dash else Uniform(float(low))
+            bounds = re.fullmatch(f"(?:({_NUMBER})-)?({_NUMBER})", text)
+            if bounds:
+                return Uniform(float(bounds[2]), float(bounds[1] or 0))
         if kind == "categorical":
             return Categorical(tuple(float(level) for level in text.split("+")))
     except InputError:
@@ -127,6 +133,11 @@ def parse_noise(spec: str | NoisePrior) -> NoisePrior:
     )
 
 
-def _check_level(sigma: float) -> None:
-    if not (math.isfinite(sigma) and sigma >= 0):
-        raise InputError(f"A noise level σ must be a finite number of at least 0, not {sigma!r}.")
+# A plain pattern, because the dash of uniform:1-3 must not be taken for that of 1e-3.
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+def _text(level: float) -> str:
+    """The shortest text that reads back as the same number; without a plus sign, which separates levels."""
+    short = f"{level:g}"
+    return (short if float(short) == level else repr(float(level))).replace("e+", "e")

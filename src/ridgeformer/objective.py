@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer.adjoint import reference_loss_and_gradient
-from ridgeformer.checks import one_of, whole_number
+from ridgeformer.checks import nonnegative, one_of, real_array, whole_number
 from ridgeformer.draws import GramDraw
 from ridgeformer.errors import InputError
 from ridgeformer.model import LinearTransformer
 from ridgeformer.streams import Purpose, philox_key
-from ridgeformer.task import BACKENDS, ContextDraw, Task
+from ridgeformer.task import BACKENDS, MAX_BATCH, ContextDraw, Task
 from ridgeformer.types import Array
 
 if TYPE_CHECKING:
     from ridgeformer.kernels.sampling import Source
 
 OBJECTIVES = ("exact", "sampled")
-MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
 
 
 def loss_and_gradient(
@@ -75,7 +74,7 @@ def losses_and_gradient(
     batch = whole_number("batch", batch, 1, MAX_BATCH)
     step = whole_number("step", step, 0, 2**63 - 1)
     _check_dim(model, task.dim)
-    _check_saturation(saturation)
+    saturation = nonnegative("saturation", saturation)
     if backend != "reference" and task.gram_drawable:
         from ridgeformer.kernels import engine
 
@@ -96,11 +95,15 @@ def losses_and_gradient_on(
     threads: int | None = None,
 ) -> tuple[Array, LinearTransformer]:
     """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there."""
-    _check_saturation(saturation)
+    saturation = nonnegative("saturation", saturation)
     one_of("objective", objective, OBJECTIVES)
     one_of("backend", backend, BACKENDS)
     arrays = contexts.as_gram_draw() if isinstance(contexts, ContextDraw) else contexts
-    _check_dim(model, arrays.gram.shape[-1] - 1)
+    arrays = GramDraw(*(real_array(name, array) for name, array in zip(GramDraw._fields, arrays, strict=True)))
+    _check_dim(model, arrays.gram.shape[-1] - 1 if arrays.gram.ndim else -1)
+    batch, dim = len(arrays.gram), model.dim
+    if [array.shape for array in arrays] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or batch < 1:
+        raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {[a.shape for a in arrays]}.")
     arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
     if backend == "reference":
         return reference_loss_and_gradient(model, arrays, objective == "exact", saturation)
@@ -124,8 +127,3 @@ def _fused(
 def _check_dim(model: LinearTransformer, dim: int) -> None:
     if model.dim != dim:
         raise InputError(f"The model was made for {model.dim} features, the contexts have {dim}.")
-
-
-def _check_saturation(saturation: float) -> None:
-    if not (np.isfinite(saturation) and saturation >= 0):
-        raise InputError(f"saturation must be a finite number of at least 0, not {saturation!r}.")

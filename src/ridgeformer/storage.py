@@ -22,11 +22,15 @@ def write_whole(path: Path, data: bytes) -> None:
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
         _sync_folder(path.parent)
-    except OSError as failed:
+    except BaseException as failed:
         with contextlib.suppress(OSError):
             if temporary:
                 os.unlink(temporary)
-        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
+        if isinstance(failed, OSError):
+            raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
+        if isinstance(failed, ValueError):  # a null byte in the name
+            raise InputError(f"Cannot write {path}: {failed}.") from failed
+        raise
 
 
 def _umask() -> int:

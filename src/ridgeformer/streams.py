@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,7 +27,11 @@ _NOISE_LEVELS, _TOKENS, _PHILOX_KEY = range(3)  # separate streams within one pu
 
 
 def _sequence(*numbers: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(numbers)
+    words: list[int] = []  # each number with its length before it: SeedSequence would run them together
+    for number in map(int, numbers):
+        count = max(1, -(-number.bit_length() // 32))
+        words += [count, *(number >> 32 * place & 0xFFFFFFFF for place in range(count))]
+    return np.random.SeedSequence(words)
 
 
 def check_seed(seed: int) -> int:
@@ -49,7 +54,14 @@ def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
 
 def philox_key(seed: int, purpose: Purpose) -> Array:
     """Two 32-bit words that key the counter-based draws of `ridgeformer.draws`; the step is part of the counter."""
-    return _sequence(check_seed(seed), purpose, _PHILOX_KEY).generate_state(2, np.uint32)
+    return _philox_key(check_seed(seed), purpose)
+
+
+@lru_cache(maxsize=64)
+def _philox_key(seed: int, purpose: Purpose) -> Array:
+    key = _sequence(seed, purpose, _PHILOX_KEY).generate_state(2, np.uint32)
+    key.flags.writeable = False
+    return key
 
 
 def init_rng(seed: int) -> np.random.Generator:

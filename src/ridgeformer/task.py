@@ -17,6 +17,7 @@ from ridgeformer.types import Array
 
 MAX_DIM = 4096
 MAX_CONTEXT = 2**31 - 1
+MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
 BACKENDS = ("auto", "reference", "fused")
 
 
@@ -76,9 +77,13 @@ class Task:
 
     def draw_sigma(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> Array:
         """(batch,) noise levels; the same ones that `draw_tokens` and `draw_contexts` use for this seed and step."""
-        batch = whole_number("batch", batch, 1)
+        batch = whole_number("batch", batch, 1, MAX_BATCH)
         step = whole_number("step", step, 0, 2**63 - 1)
-        sigma = np.asarray(self.prior.sample(noise_rng(seed, purpose, step), batch), dtype=np.float64)
+        drawn = self.prior.sample(noise_rng(seed, purpose, step), batch)
+        try:
+            sigma = np.asarray(drawn, dtype=np.float64)
+        except (TypeError, ValueError):
+            sigma = np.empty(0)
         if sigma.shape != (batch,) or not np.isfinite(sigma).all() or (sigma < 0).any():
             raise InputError(f"The noise prior {self.prior.spec!r} must draw {batch} finite levels σ ≥ 0.")
         return sigma

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ _MAX_CHUNKS = 64  # bounds the memory for per-chunk sums of a very large batch
 _Workspace = TypeVar("_Workspace")
 _local = threading.local()
 _KEPT_WORKSPACES = 6
+# What all arguments are made to be, so that a kernel is compiled for one layout only.
+_FOR_KERNELS: tuple[Literal["C"], Literal["W"]] = ("C", "W")
 
 
 def _workspace(kind: Callable[..., _Workspace], shapes: dict[str, tuple[int, ...]], dtype: Any) -> _Workspace:
@@ -41,7 +43,8 @@ def _workspace(kind: Callable[..., _Workspace], shapes: dict[str, tuple[int, ...
     return workspace
 
 
-def _block(size: int, dtype: Any) -> Block:
+def block_workspace(size: int, dtype: Any) -> Block:
+    """This thread's room for drawing and holding one block of contexts."""
     dim, square = size - 1, (size, size)
     shapes: dict[str, tuple[int, ...]] = {
         "gram": square,
@@ -75,14 +78,14 @@ def _no_source(dtype: Any) -> Source:
 
 def make_source(sigma: Array, examples: int, step: int, first: int, key: Array, dtype: Any) -> Source:
     """Describe contexts to draw; see `ridgeformer.draws.draw_gram` for the arguments."""
-    return Source(np.ascontiguousarray(sigma, dtype), examples, step, first, np.asarray(key, np.uint32))
+    return Source(np.ascontiguousarray(sigma, dtype), examples, step, first, np.require(key, np.uint32, _FOR_KERNELS))
 
 
 def _contexts(contexts: GramDraw | Source, size: int, dtype: Any) -> tuple[GramDraw, Source, int]:
     """(data, source, batch): one of the first two is empty."""
     if isinstance(contexts, Source):
         return _no_data(size, dtype), contexts, len(contexts.sigma)
-    data = GramDraw(*(np.ascontiguousarray(array, dtype) for array in contexts))
+    data = GramDraw(*(np.require(array, dtype, _FOR_KERNELS) for array in contexts))
     return data, _no_source(dtype), len(data.gram)
 
 
@@ -119,9 +122,9 @@ def full_loss_and_gradient(
     }
 
     def work(begin: int, end: int) -> None:
-        state, block = _workspace(FullState, shapes, dtype), _block(size, dtype)
+        state, block = _workspace(FullState, shapes, dtype), block_workspace(size, dtype)
         sums = left_sums, right_sums
-        full_gradient(P, Q, data, source, exact, saturation, chunk, begin, end, block, state, losses, *sums)
+        full_gradient(P, Q, data, source, exact, float(saturation), chunk, begin, end, block, state, losses, *sums)
 
     run_divided(work, chunks, threads)
     return losses, left_sums.sum(axis=0), right_sums.sum(axis=0)
@@ -155,8 +158,10 @@ def diagonal_loss_and_gradient(
     }
 
     def work(begin: int, end: int) -> None:
-        state, block = _workspace(DiagonalState, shapes, dtype), _block(size, dtype)
-        diagonal_gradient(omega, data, source, exact, saturation, chunk, begin, end, block, state, losses, omega_sums)
+        state, block = _workspace(DiagonalState, shapes, dtype), block_workspace(size, dtype)
+        diagonal_gradient(
+            omega, data, source, exact, float(saturation), chunk, begin, end, block, state, losses, omega_sums
+        )
 
     run_divided(work, chunks, threads)
     return losses, omega_sums.sum(axis=0)
@@ -169,7 +174,7 @@ def weights_from_gram(
     first = parameters[0] if isinstance(parameters, tuple) else parameters
     dtype, layers = first.dtype, len(first)
     batch, size, _ = gram.shape
-    gram = np.ascontiguousarray(gram, dtype)
+    gram = np.require(gram, dtype, _FOR_KERNELS)
     out = np.empty((layers if every_layer else 1, batch, size - 1), dtype)
     square = (size, size)
     shapes: dict[str, tuple[int, ...]] = {
@@ -201,7 +206,7 @@ def draw(dim: int, source: Source, threads: int | None = None) -> GramDraw:
     lanes = lane_count(dtype.itemsize)
 
     def work(begin: int, end: int) -> None:
-        draw_contexts(data, source, begin * lanes, min(end * lanes, batch), _block(dim + 1, dtype))
+        draw_contexts(data, source, begin * lanes, min(end * lanes, batch), block_workspace(dim + 1, dtype))
 
     run_divided(work, -(-batch // lanes), threads)
     return data

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from queue import SimpleQueue
 
+from ridgeformer.checks import whole_number
 from ridgeformer.errors import InputError
 
 _Work = Callable[[int, int], None]
@@ -28,14 +29,15 @@ def default_threads() -> int:
     chosen = os.environ.get("RIDGEFORMER_THREADS")
     if chosen is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not chosen.isdigit() or int(chosen) < 1:
+    if not (chosen.isascii() and chosen.isdigit()) or int(chosen) < 1:
         raise InputError(f"RIDGEFORMER_THREADS must be a whole number of at least 1, not {chosen!r}.")
     return int(chosen)
 
 
 def run_divided(work: _Work, pieces: int, threads: int | None = None) -> None:
     """Call ``work(begin, end)`` over consecutive ranges that cover 0 … pieces, one range per thread."""
-    count = max(1, min(threads or default_threads(), pieces))
+    threads = default_threads() if threads is None else whole_number("threads", threads, 1)
+    count = max(1, min(threads, pieces))
     bounds = [pieces * i // count for i in range(count + 1)]
     if count > 1:
         _hire(count - 1)

@@ -19,6 +19,7 @@ from ridgeformer.kernels.vectors import (
     bit_is_set,
     fma,
     less,
+    load_flat,
     low_bits_centred,
     multiply_words,
     polynomial,
@@ -38,7 +39,12 @@ _ROUNDS = draws.PHILOX_ROUNDS
 
 def _fit(function: Any, low: float, high: float, degree: int) -> tuple[float, ...]:
     """Power-basis coefficients of the Chebyshev interpolant; its error is within a small factor of the best one."""
-    fitted = Chebyshev.interpolate(function, degree, domain=[low, high]).convert(kind=Polynomial)
+
+    def interpolant(missing: Any) -> Any:
+        return Chebyshev.interpolate(missing, degree, domain=[low, high]).convert(kind=Polynomial)
+
+    first = interpolant(function)
+    fitted = first + interpolant(lambda x: function(x) - first(x))  # what rounding in the change of basis left over
     return tuple(float(c) for c in fitted.coef)
 
 
@@ -134,32 +140,53 @@ def _accepted_cube(array: Any, normal: Any, uniform: Any, d: float, c: float) ->
     return v, positive & less(log(array, uniform), bound)
 
 
-@device
-def chi_pair(array: Any, degrees: Any, pair: int, context: Any, step: int, key: Any) -> Any:
-    """sqrt of two χ² variates with whole degrees of freedom, the ``pair``-th two of their context.
-
-    Every lane takes its own first accepted try, so that a context never depends on its neighbours.
-    """
-    slot = (pair + 1) * draws.SLOTS_PER_CHI_PAIR
+@inlined
+def _chi_square_tries(array: Any, degrees: Any, slot: int, context: Any, step: int, key: Any) -> Any:
+    """One try at two χ² variates with whole degrees of freedom; −1 in the lanes where it is rejected."""
     first_degrees, second_degrees = degrees
-    d1, d2 = 0.5 * first_degrees - 1.0 / 3.0, 0.5 * second_degrees - 1.0 / 3.0
-    c1, c2 = 1.0 / np.sqrt(9.0 * d1), 1.0 / np.sqrt(9.0 * d2)
-    value1 = value2 = splat(array, 1.0)
-    done1 = done2 = less(value1, value1)
-    while not all_lanes(done1 & done2):
-        a, b, u1, u2 = philox(array, slot, context, step, key)
-        normal1, normal2 = normal_pair(array, a, b)
-        if first_degrees == 1:  # shape ½ is below the range of the method, but χ₁ is |N(0, 1)|
-            trial, good = normal1 * normal1 * splat(array, 0.5 / d1), less(splat(array, 0.0), splat(array, 1.0))
-        else:
-            trial, good = _accepted_cube(array, normal1, word_to_unit(array, u1), d1, c1)
-        value1 = select(done1, value1, trial)
-        done1 = done1 | good
-        if second_degrees == 1:
-            trial, good = normal2 * normal2 * splat(array, 0.5 / d2), less(splat(array, 0.0), splat(array, 1.0))
-        else:
-            trial, good = _accepted_cube(array, normal2, word_to_unit(array, u2), d2, c2)
-        value2 = select(done2, value2, trial)
-        done2 = done2 | good
-        slot += 1
-    return sqrt(splat(array, 2.0 * d1) * value1), sqrt(splat(array, 2.0 * d2) * value2)
+    a, b, u1, u2 = philox(array, slot, context, step, key)
+    normal1, normal2 = normal_pair(array, a, b)
+    return (
+        _chi_square_try(array, first_degrees, normal1, word_to_unit(array, u1)),
+        _chi_square_try(array, second_degrees, normal2, word_to_unit(array, u2)),
+    )
+
+
+@inlined
+def _chi_square_try(array: Any, degrees: int, normal: Any, uniform: Any) -> Any:
+    if degrees == 1:  # shape ½ is below the range of the method, but χ₁ is |N(0, 1)|
+        result = normal * normal
+    else:
+        d = 0.5 * degrees - 1.0 / 3.0
+        v, accepted = _accepted_cube(array, normal, uniform, d, 1.0 / np.sqrt(9.0 * d))
+        result = select(accepted, splat(array, 2.0 * d) * v, splat(array, -1.0))
+    return result
+
+
+@device
+def fill_chi(out: Any, examples: int, context: Any, step: int, key: Any) -> None:
+    """out[i] = sqrt of a χ² variate with ``examples`` − i degrees of freedom, for every row i of ``out``.
+
+    First one try for all, without a branch, so that the processor works on several at once; then the few that failed.
+    Every lane takes its own first accepted try, so that a context never depends on its neighbours. The last of an odd
+    number of variates has no partner, and what it would get is not stored.
+    """
+    count = out.shape[0]
+    rejected = splat(out, -0.5)
+    for pair in range((count + 1) // 2):
+        i, j = 2 * pair, min(2 * pair + 1, count - 1)
+        slot = draws.FIRST_CHI_SLOT + pair * draws.SLOTS_PER_CHI_PAIR
+        first, second = _chi_square_tries(out, (examples - i, examples - j), slot, context, step, key)
+        store_flat(out, j, second)
+        store_flat(out, i, first)
+    for pair in range((count + 1) // 2):
+        i, j = 2 * pair, min(2 * pair + 1, count - 1)
+        slot = draws.FIRST_CHI_SLOT + pair * draws.SLOTS_PER_CHI_PAIR
+        first, second = load_flat(out, i), load_flat(out, j)
+        while not (all_lanes(less(rejected, first)) and all_lanes(less(rejected, second))):
+            slot += 1
+            try1, try2 = _chi_square_tries(out, (examples - i, examples - j), slot, context, step, key)
+            first = select(less(rejected, first), first, try1)
+            second = select(less(rejected, second), second, try2)
+        store_flat(out, j, sqrt(second))
+        store_flat(out, i, sqrt(first))

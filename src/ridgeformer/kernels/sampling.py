@@ -9,7 +9,7 @@ import numpy as np
 from ridgeformer.draws import QUERY_SLOT
 from ridgeformer.kernels.jit import device, inlined
 from ridgeformer.kernels.matrices import gram_of_triangular, mirror_lower, solve_positive
-from ridgeformer.kernels.random import chi_pair, fill_normals
+from ridgeformer.kernels.random import fill_chi, fill_normals
 from ridgeformer.kernels.vectors import fma, get, lane_numbers, load_flat, put, splat, splat_word, store_flat
 
 
@@ -25,7 +25,7 @@ class Block(NamedTuple):
     factor: Any  # (p, p, LANES), Bartlett's B
     noise_row: Any  # (p, LANES), the last row of B before it takes in w and σ
     system: Any  # (p, p, LANES), Σ + σ²I and its Cholesky factor
-    normals: Any  # (d + p(p−1)/2 rounded up to a multiple of 4, LANES)
+    normals: Any  # (d + p(p−1)/2 rounded up to a multiple of 4, LANES), then the chi variates
 
 
 class Source(NamedTuple):
@@ -58,13 +58,9 @@ def draw_block(block: Any, source: Any, first: int) -> None:
         used += i
         for j in range(i + 1, size):
             put(factor, i, j, zero)
-    for i in range(0, size, 2):
-        # The last of an odd number of variates has no partner; what it gets is not used.
-        partner = min(i + 1, size - 1)
-        degrees = source.examples - i, source.examples - partner
-        first_chi, second_chi = chi_pair(gram, degrees, i // 2, context, source.step, source.key)
-        put(factor, partner, partner, second_chi)
-        put(factor, i, i, first_chi)
+    fill_chi(block.normals[:size], source.examples, context, source.step, source.key)
+    for i in range(size):
+        put(factor, i, i, load_flat(block.normals, i))
     sigma = load_flat(block.sigma, 0)
     for j in range(size):
         store_flat(block.noise_row, j, get(factor, dim, j))

@@ -36,6 +36,6 @@ class Adam:
 
 
 def clip_norm(gradient: Array, largest: float) -> Array:
-    """The gradient, shortened to this Euclidean norm if it is longer."""
+    """The gradient, shortened to this Euclidean norm if it is longer; one that is not finite is left as it is."""
     norm = float(np.linalg.norm(gradient))
-    return gradient * (largest / norm) if norm > largest else gradient
+    return gradient * (largest / norm) if largest < norm < np.inf else gradient

@@ -64,14 +64,13 @@ def mine(
     pool_seed = int(token_rng(seed, Purpose.MINE, step).integers(2**63))
     for draw in draw_chunks(task, mining.pool, pool_seed, Purpose.MINE, model.dtype):
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
-        found.append(_worst(model, candidates, mining.keep))
+        found.append(_worst(model, task, candidates, mining.keep))
     merged = GramDraw(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
-    return _worst(model, merged, mining.memory)
+    return _worst(model, task, merged, mining.memory)
 
 
-def _worst(model: LinearTransformer, contexts: GramDraw, count: int) -> GramDraw:
+def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
-    view = ContextDraw(Context(contexts.gram, 0), contexts.weights, np.empty(0), contexts.query, contexts.oracle)
-    losses = adjusted_losses(model, view)
+    losses = adjusted_losses(model, Context(contexts.gram, task.context), contexts.oracle)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
     return GramDraw(*(array[order] for array in contexts))

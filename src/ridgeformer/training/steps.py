@@ -174,7 +174,7 @@ class Trainer:
     def _score(self, model: LinearTransformer) -> float:
         """Saturated mean loss on fresh contexts, by which legs are ranked."""
         draws = draw_chunks(self.task, _SELECT_SEQUENCES, self.config.seed, Purpose.SELECT, model.dtype)
-        return _saturated_mean(np.concatenate([adjusted_losses(model, draw) for draw in draws]))
+        return _saturated_mean(np.concatenate([adjusted_losses(model, draw.context, draw.oracle) for draw in draws]))
 
 
 def _advance(state: TrainState, gradient: Array, rate: float, robust: float) -> TrainState:

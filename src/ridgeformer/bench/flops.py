@@ -1,0 +1,114 @@
+"""Section ``flops``: how much of the machine's float32 multiply-add rate the FULL kernel uses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from ridgeformer.bench.config import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig
+from ridgeformer.bench.report import Row, Target
+from ridgeformer.bench.subprocesses import blas_threads, run_python
+from ridgeformer.bench.timing import Call, best_times
+from ridgeformer.kernels.pool import default_threads
+from ridgeformer.model import LinearTransformer
+from ridgeformer.objective import losses_and_gradient_on
+from ridgeformer.task import Task
+
+MATRIX = 2048  # size of the matrix product that sets the standard: large enough for BLAS to reach its best
+LARGE_BATCH = 16384  # eight times the usual: the fixed cost of a step disappears
+_MORE_SAMPLES = 2  # times the usual: one matrix product takes 0.1 s, in which a busy machine seldom leaves it alone
+
+
+def multiply_adds(layers: int, heads: int, size: int) -> int:
+    """Multiply-adds for one context's loss and gradient, counted as `ridgeformer.kernels.full` performs them.
+
+    With p = ``size``: a product of matrices has p³, a symmetric one p·p(p + 1)/2, its lower triangle; a matrix times a
+    vector, or an outer product, p². What has only p (the loss, adding I) is left out. H heads, layers 0 … L − 1:
+
+        forward, l < L−1        2H products: P G, (P G)Q
+                 l < L−2        T G, and half of (T G)Tᵀ
+                 l = L−1        H(4) vectors: T(G(Tᵀp)) and Qᵀ·                     (H(2) if L = 1, where G is there)
+        rows, columns           2 vectors for each l < L−1
+        backward, l = L−1       H(5) vectors: Qv, T(G(Tᵀq)) and an outer product     (H(3) if L = 1)
+                  l = L−2       1 + 2H outer products; 3H products: ∂T Qᵀ, ·G, (P G)ᵀ∂T
+                  l < L−2       D T, (D T)G, one outer product; the same 3H products
+                  l > 0         H products Pᵀ(∂T Qᵀ), and half of Tᵀ(D T), for which l = L−2 has H outer products
+
+    The flop rate is 2 · multiply_adds · batch / seconds, on contexts that are already drawn.
+    """
+    return sum(_counts(layers, heads, size))
+
+
+def _counts(layers: int, heads: int, size: int) -> Iterator[int]:
+    product, half, vector = size**3, size * size * (size + 1) // 2, size**2
+    seen_behind = vector if layers == 1 else 3 * vector  # G_{L−1} times a vector
+    yield heads * (seen_behind + vector)
+    yield heads * (vector + seen_behind + vector)
+    for layer in range(layers - 1):
+        below_last = layer == layers - 2
+        yield heads * 2 * product  # forward
+        yield 2 * vector  # rows and columns
+        yield heads * 3 * product  # backward
+        yield vector * (1 + 2 * heads) if below_last else 2 * product + vector
+        if not below_last:
+            yield product + half
+        if layer > 0:
+            yield heads * product + (heads * vector if below_last else half)
+
+
+def measure_rates(threads: int, repeats: int, window: float, settle: float) -> dict[str, dict[str, float]]:
+    """Flops per second and seconds of NumPy's matrix product and of the kernel for two batch sizes, taken in turns."""
+    model = LinearTransformer.init("full", layers=LAYERS, dim=DIM)
+    matrix = np.random.default_rng(0).standard_normal((MATRIX, MATRIX)).astype(np.float32)
+    calls: dict[str, Call] = {"sgemm": lambda: matrix @ matrix}
+    flops = {"sgemm": 2.0 * MATRIX**3}
+    for batch in (BATCH, LARGE_BATCH):
+        calls[str(batch)] = _kernel_call(model, batch, threads)
+        flops[str(batch)] = 2.0 * multiply_adds(LAYERS, 1, DIM + 1) * batch
+    seconds = best_times(calls, repeats, window, settle)
+    return {name: {"rate": flops[name] / seconds[name], "seconds": seconds[name]} for name in calls}
+
+
+def _kernel_call(model: LinearTransformer, batch: int, threads: int) -> Call:
+    contexts = Task(DIM, EXAMPLES, NOISE).draw_contexts(batch, seed=0, dtype=np.float32).as_gram_draw()
+    return lambda: losses_and_gradient_on(model, contexts, threads=threads)
+
+
+def write_rates(threads: int, repeats: int, window: float, settle: float) -> None:
+    """`measure_rates` as JSON on stdout, for the process that started this one."""
+    json.dump(measure_rates(threads, repeats, window, settle), sys.stdout)
+
+
+def flop_rows(config: BenchConfig) -> list[Row]:
+    """Rates with one thread and with all, each in a process whose BLAS was told the same number at its start."""
+    rows = []
+    for threads in sorted({1, default_threads()}):
+        group = "1 thread" if threads == 1 else f"{threads} threads"
+        rates = _rates_in_process(threads, config)
+        standard = rates["sgemm"]
+        for batch in (BATCH, LARGE_BATCH):
+            rate = rates[str(batch)]
+            rows.append(
+                Row(
+                    "flops",
+                    f"batch {batch}",
+                    100 * rate["rate"] / standard["rate"],
+                    "%",
+                    Target(30, aim=50),
+                    group,
+                    rate["seconds"],
+                    f"{rate['rate'] / 1e9:.0f} of {standard['rate'] / 1e9:.0f} Gflop/s",
+                )
+            )
+    return rows
+
+
+def _rates_in_process(threads: int, config: BenchConfig) -> dict[str, dict[str, float]]:
+    samples = _MORE_SAMPLES * config.samples
+    arguments = f"{threads}, {samples}, {config.window}, {config.settle}"
+    code = f"from ridgeformer.bench.flops import write_rates; write_rates({arguments})"
+    rates: dict[str, dict[str, float]] = run_python(code, blas_threads(threads))
+    return rates

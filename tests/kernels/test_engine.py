@@ -1,0 +1,286 @@
+"""The engine: the same bits for any number of threads, from any thread, in any process, in any batch."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeformer as rf
+from ridgeformer.draws import GramDraw
+from ridgeformer.kernels import engine
+from ridgeformer.kernels.diagonal import diagonal_gradient
+from ridgeformer.kernels.full import full_gradient
+from ridgeformer.kernels.inference import diagonal_weights, full_weights
+from ridgeformer.types import Array
+from support import KINDS, as_draw, make_examples, relative_error, run_python, tame_model
+
+DTYPES = [np.float32, np.float64]
+OBJECTIVES = ["exact", "sampled"]
+# One context, less than a vector, one more than a chunk of 128 (and not a multiple of any number of lanes), 16 chunks.
+BATCHES = [1, 7, 130, 2048]
+
+
+def small_model(kind: str, dtype: Any, layers: int = 3) -> rf.LinearTransformer:
+    return rf.LinearTransformer.init(kind, layers=layers, dim=5, seed=1, dtype=dtype)
+
+
+def result(
+    kind: str, dtype: Any, batch: int, objective: str, threads: int | None, saturation: float = 0.0
+) -> tuple[float, Array]:
+    loss, gradient = rf.loss_and_gradient(
+        small_model(kind, dtype),
+        rf.Task(5, 8),
+        batch=batch,
+        seed=2,
+        objective=objective,
+        saturation=saturation,
+        backend="fused",
+        threads=threads,
+    )
+    return loss, gradient.flatten()
+
+
+# --- the same bits ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_loss_and_gradient_are_the_same_bits_for_any_number_of_threads(
+    kind: str, dtype: Any, objective: str, batch: int
+) -> None:
+    for saturation in (0.0, 0.1):
+        loss, gradient = result(kind, dtype, batch, objective, 1, saturation)
+        assert loss > 0
+        assert gradient.any()
+        for threads in (2, 3, 4, None):
+            again_loss, again_gradient = result(kind, dtype, batch, objective, threads, saturation)
+            assert again_loss == loss
+            assert np.array_equal(again_gradient, gradient)
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_losses_on_given_contexts_are_the_same_bits_for_any_number_of_threads(
+    kind: str, dtype: Any, objective: str, batch: int
+) -> None:
+    draw, model = as_draw(make_examples(batch, 8, 5, seed=0)), small_model(kind, dtype)
+    losses, gradient = rf.losses_and_gradient_on(model, draw, objective=objective, backend="fused", threads=1)
+    for threads in (2, 3, 4):
+        again = rf.losses_and_gradient_on(model, draw, objective=objective, backend="fused", threads=threads)
+        assert np.array_equal(again[0], losses)
+        assert np.array_equal(again[1].flatten(), gradient.flatten())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_weights_are_the_same_bits_for_any_number_of_threads(kind: str, dtype: Any, batch: int) -> None:
+    examples, model = make_examples(batch, 8, 5, seed=0), small_model(kind, dtype)
+    X, y = examples.X.astype(dtype), examples.y.astype(dtype)
+    alone = rf.implicit_weights(model, X, y, backend="fused", threads=1)
+    for threads in (2, 3, 4):
+        assert np.array_equal(rf.implicit_weights(model, X, y, backend="fused", threads=threads), alone)
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_batch_larger_than_the_most_chunks_is_the_same_for_any_number_of_threads(kind: str, objective: str) -> None:
+    """Beyond 64 chunks of 128 contexts, chunks grow: 8 300 contexts are 33 chunks of 256, the last one of 108."""
+    assert engine._chunks(8300) == (256, 33)
+    loss, gradient = result(kind, np.float32, 8300, objective, 1)
+    again = result(kind, np.float32, 8300, objective, 4)
+    assert again[0] == loss
+    assert np.array_equal(again[1], gradient)
+
+
+@pytest.mark.parametrize("batch", [1, 127, 128, 129, 8192, 8193, 100_000, 2**31 - 1])
+def test_chunks_cover_the_batch_and_are_bounded_in_number(batch: int) -> None:
+    chunk, chunks = engine._chunks(batch)
+    assert chunk % 128 == 0  # a multiple of every number of lanes
+    assert (chunks - 1) * chunk < batch <= chunks * chunk
+    assert chunks <= 64
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_loss_of_a_context_does_not_depend_on_its_neighbours(kind: str, dtype: Any) -> None:
+    draw, model = as_draw(make_examples(50, 8, 5, seed=3)), small_model(kind, dtype)
+    arrays = draw.as_gram_draw()
+    losses, _ = rf.losses_and_gradient_on(model, arrays, backend="fused")
+    for begin, end in [(0, 1), (3, 20), (49, 50)]:
+        alone, _ = rf.losses_and_gradient_on(model, GramDraw(*(a[begin:end] for a in arrays)), backend="fused")
+        assert np.array_equal(alone, losses[begin:end])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_of_a_batch_is_the_mean_of_those_of_its_halves(kind: str) -> None:
+    arrays = as_draw(make_examples(300, 8, 5, seed=4)).as_gram_draw()
+    model = small_model(kind, np.float64)
+    whole = rf.losses_and_gradient_on(model, arrays, backend="fused")[1].flatten()
+    halves = [
+        rf.losses_and_gradient_on(model, GramDraw(*(a[part] for a in arrays)), backend="fused")[1].flatten()
+        for part in (slice(0, 150), slice(150, 300))
+    ]
+    assert relative_error((halves[0] + halves[1]) / 2, whole) < 1e-13  # sums in another order; measured, 1e-15
+
+
+# --- several callers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_calls_from_several_threads_at_once_give_the_same_bits(kind: str) -> None:
+    """Workspaces belong to threads, workers to all: neither may mix up two callers.
+
+    4 000 contexts take a millisecond or more, long enough for two kernels to run at the same time.
+    """
+    names = [(dtype, batch, objective) for dtype in DTYPES for batch in (7, 600, 4000) for objective in OBJECTIVES]
+    expected = {name: result(kind, *name, threads=1) for name in names}
+
+    def call(number: int) -> bool:
+        name = names[number % len(names)]
+        loss, gradient = result(kind, *name, threads=1 + number % 4)
+        return loss == expected[name][0] and np.array_equal(gradient, expected[name][1])
+
+    with ThreadPoolExecutor(6) as several:
+        assert all(several.map(call, range(120)))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this platform cannot fork")
+def test_forked_child_gives_the_same_bits() -> None:
+    """A child has none of its parent's worker threads and must not wait for them.
+
+    In an interpreter of its own: JAX, which other tests load, does not survive a fork. Python 3.12 warns of any fork
+    while threads run, which is what is tested here.
+    """
+    code = """
+import multiprocessing, warnings
+import numpy as np
+import ridgeformer as rf
+
+def compute():
+    results = []
+    for kind in ("diag", "full"):
+        model = rf.LinearTransformer.init(kind, layers=2, dim=3)
+        loss, gradient = rf.loss_and_gradient(model, rf.Task(3, 8), batch=600, seed=0, threads=3)
+        results += [loss, *gradient.flatten().tolist()]
+    return results
+
+def child(connection):
+    connection.send(compute())
+
+before = compute()
+warnings.simplefilter("ignore")
+fork = multiprocessing.get_context("fork")
+for _ in range(3):
+    mine, its = fork.Pipe()
+    process = fork.Process(target=child, args=(its,), daemon=True)
+    process.start()
+    its.close()
+    assert mine.poll(30), "the child hangs"
+    assert mine.recv() == before
+    process.join(30)
+    assert process.exitcode == 0
+assert compute() == before
+print("same")
+"""
+    assert run_python(code).strip() == "same"
+
+
+# --- workspaces, read-outs, types -------------------------------------------------------------------------------------
+
+
+def test_results_stay_the_same_while_workspaces_come_and_go() -> None:
+    """More shapes than a thread keeps workspaces for, twice around."""
+    shapes = [(kind, layers, dim) for kind in ("diag", "full") for layers in (1, 2, 4) for dim in (2, 3)]
+    assert len(shapes) > engine._KEPT_WORKSPACES
+
+    def run(kind: str, layers: int, dim: int) -> Array:
+        model = rf.LinearTransformer.init(kind, layers=layers, dim=dim)
+        return rf.loss_and_gradient(model, rf.Task(dim, 8), batch=20, seed=0, threads=1)[1].flatten()
+
+    first = [run(*shape) for shape in shapes]
+    for shape, expected in zip(shapes, first, strict=True):
+        assert np.array_equal(run(*shape), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", [1, 40])
+def test_weights_of_every_layer_equal_stopping_after_each(kind: str, dtype: Any, batch: int) -> None:
+    gram = make_examples(batch, 9, 4, seed=5).gram
+    model = tame_model(kind, 5, 2, 4, gram).astype(dtype)
+    parameters = model.attention_matrices() if kind == "full" else model.omega()
+    every = engine.weights_from_gram(parameters, gram, every_layer=True)
+    assert every.shape == (5, batch, 4)
+    assert every.dtype == np.dtype(dtype)
+    context = rf.Context(gram.astype(dtype), 9)
+    for K in range(1, 6):
+        stopped = rf.context_weights(model, context, layers=K, backend="fused")
+        assert np.array_equal(every[K - 1], stopped)
+        assert K == 1 or not np.isclose(every[K - 1], every[K - 2], rtol=1e-3, atol=0).all()
+
+
+def signatures() -> int:
+    kernels = (full_gradient, diagonal_gradient, full_weights, diagonal_weights)
+    return sum(len(kernel.signatures) for kernel in kernels)
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_layout_of_the_arguments_does_not_compile_a_kernel_anew(kind: str) -> None:
+    """Ten seconds each time: read-only, strided or Fortran-ordered arrays and whole numbers must not cost them."""
+    draw, model = as_draw(make_examples(20, 8, 5, seed=6)), small_model(kind, np.float64)
+    arrays = draw.as_gram_draw()
+    losses, gradient = rf.losses_and_gradient_on(model, arrays, backend="fused", saturation=1.0)
+    weights = rf.context_weights(model, draw.context, backend="fused")
+    compiled = signatures()
+    for change in (
+        lambda a: a.copy(order="F"),
+        lambda a: np.repeat(a, 2, axis=0)[::2],
+        lambda a: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape),  # read-only
+    ):
+        changed = GramDraw(*(change(array) for array in arrays))
+        again = rf.losses_and_gradient_on(model, changed, backend="fused", saturation=1.0)
+        assert np.array_equal(again[0], losses)
+        assert np.array_equal(again[1].flatten(), gradient.flatten())
+        assert signatures() == compiled
+        context = rf.Context(changed.gram, 8)
+        assert np.array_equal(rf.context_weights(model, context, backend="fused"), weights)
+        assert signatures() == compiled
+    whole_number: Any = 1
+    again = rf.losses_and_gradient_on(model, arrays, backend="fused", saturation=whole_number)
+    assert np.array_equal(again[1].flatten(), gradient.flatten())
+    assert signatures() == compiled
+
+
+def test_contexts_drawn_inside_and_contexts_given_share_one_compiled_kernel() -> None:
+    """In an interpreter of its own, where nothing else has been compiled: two kernels would take twice the time."""
+    code = """
+import ridgeformer as rf
+from ridgeformer.kernels.diagonal import diagonal_gradient
+model, task = rf.LinearTransformer.init("diag", layers=2, dim=3), rf.Task(3, 8)
+rf.loss_and_gradient(model, task, batch=4, seed=0, backend="fused")
+rf.losses_and_gradient_on(model, task.draw_contexts(4, seed=0), backend="fused")
+print(len(diagonal_gradient.signatures))
+"""
+    assert run_python(code).strip() == "1"
+
+
+def test_cache_folder_is_the_chosen_one_and_named_after_the_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ridgeformer.kernels import jit
+
+    monkeypatch.setenv("RIDGEFORMER_CACHE_DIR", str(tmp_path))
+    assert jit.cache_root() == tmp_path
+    monkeypatch.delenv("RIDGEFORMER_CACHE_DIR")
+    assert jit.cache_root().name == "ridgeformer"
+    assert jit._sources_digest() in jit._KERNEL_CACHE

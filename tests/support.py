@@ -1,0 +1,104 @@
+"""Helpers of several test files: examples, models that do not explode, and how errors are measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import ridgeformer as rf
+from ridgeformer.types import Array
+
+KINDS = ("gdpp", "diag", "full")
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
+FLOAT64_EPS = float(np.finfo(np.float64).eps)
+
+
+class Examples(NamedTuple):
+    """Contexts as tokens, with what they were made of."""
+
+    X: Array
+    y: Array
+    queries: Array
+    weights: Array
+    sigma: Array
+
+    @property
+    def gram(self) -> Array:
+        return rf.Context.from_tokens(self.X, self.y).gram
+
+
+def make_examples(batch: int, n: int, dim: int, seed: int, queries: int = 3) -> Examples:
+    """Contexts of the task, drawn by NumPy alone, with σ between 0.5 and 2 so that n < d has a unique oracle."""
+    rng = np.random.default_rng([seed, batch, n, dim])
+    X, weights = rng.standard_normal((batch, n, dim)), rng.standard_normal((batch, dim))
+    sigma = rng.uniform(0.5, 2.0, batch)
+    y = np.einsum("bnd,bd->bn", X, weights) + sigma[:, None] * rng.standard_normal((batch, n))
+    return Examples(X, y, rng.standard_normal((batch, queries, dim)), weights, sigma)
+
+
+def as_draw(examples: Examples) -> rf.ContextDraw:
+    """The same contexts as the objective takes them; the query is the first one of each context."""
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    oracle = context.ridge(examples.sigma**2)
+    return rf.ContextDraw(context, examples.weights, examples.sigma, examples.queries[:, 0], oracle)
+
+
+def tame_model(
+    kind: str, layers: int, heads: int, dim: int, gram: Array, seed: int = 0, strength: float = 0.5
+) -> rf.LinearTransformer:
+    """A random float64 model whose layers move these contexts' tokens by about ``strength`` / L of their length.
+
+    ‖P G Q‖ is about scale² tr G for scalars p, q, and p times that for dense p × p matrices. Larger steps would
+    explode: the map has degree 3^L in the data.
+    """
+    spread = (dim + 1 if kind == "full" else 1) * np.sqrt(heads)
+    scale = np.sqrt(strength / layers / (spread * np.trace(gram, axis1=1, axis2=2).max()))
+    return rf.LinearTransformer.init(
+        kind, layers=layers, heads=heads, dim=dim, seed=seed, scale=float(scale), dtype=np.float64
+    )
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    """max |found − expected| / max |expected|; NaN wherever either holds one, which no tolerance accepts."""
+    assert found.shape == expected.shape
+    return float(np.abs(found.astype(np.float64) - expected).max() / np.abs(expected).max())
+
+
+def gradient_on(
+    model: rf.LinearTransformer, draw: rf.ContextDraw, objective: str, backend: str, saturation: float = 0.0
+) -> tuple[Array, Array]:
+    """Losses and the gradient as one vector."""
+    losses, gradient = rf.losses_and_gradient_on(
+        model, draw, objective=objective, saturation=saturation, backend=backend
+    )
+    return losses, gradient.flatten()
+
+
+def one_sentence(error: BaseException, longest: int = 400) -> str:
+    """The message of an error, checked to be what a user can read: one short line that ends like a sentence.
+
+    400 characters are five lines of a terminal; the longest honest message lists four shapes.
+    """
+    message = str(error)
+    assert "\n" not in message
+    assert message.rstrip()[-1] in ".?"  # a question: "Did you mean …?"
+    assert len(message) < longest
+    return message
+
+
+def run_python(code: str, cache: Path | None = None, **environment: str) -> str:
+    """What ``code`` prints in a fresh interpreter that finds the same ridgeformer."""
+    package = str(Path(rf.__file__).parents[1])
+    inherited = {name: value for name, value in os.environ.items() if name != "RIDGEFORMER_THREADS"}
+    paths = [package, *filter(None, [inherited.get("PYTHONPATH", "")])]
+    settings = {**inherited, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    if cache is not None:
+        settings["RIDGEFORMER_CACHE_DIR"] = str(cache)
+    done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,114 @@
+"""Contexts as Gram statistics, and ridge regression on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeformer as rf
+from support import make_examples, one_sentence, relative_error
+
+# Float64 rounding of small sums and well-conditioned solves; measured, 1e-14.
+TIGHT = 1e-11
+
+
+def test_from_tokens_gives_the_sums_over_the_examples() -> None:
+    examples = make_examples(3, 7, 4, seed=0)
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    assert context.dim == 4
+    assert context.examples == 7
+    for number, (X, y) in enumerate(zip(examples.X, examples.y, strict=True)):
+        assert relative_error(context.scatter[number], np.sum([np.outer(x, x) for x in X], axis=0)) < TIGHT
+        assert relative_error(context.cross[number], np.sum([t * x for x, t in zip(X, y, strict=True)], axis=0)) < TIGHT
+        assert context.energy[number] == pytest.approx(float(sum(t * t for t in y)), rel=TIGHT)
+    assert np.array_equal(context.gram, context.gram.transpose(0, 2, 1))
+
+
+def test_from_tokens_of_lists_and_integers_gives_float64() -> None:
+    context = rf.Context.from_tokens([[[1], [2]]], [[3, 4]])
+    assert context.gram.dtype == np.float64
+    assert context.gram.tolist() == [[[5.0, 11.0], [11.0, 25.0]]]
+
+
+def test_from_tokens_keeps_float32_and_widens_mixed_precisions() -> None:
+    examples = make_examples(1, 3, 2, seed=1)
+    narrow = examples.X.astype(np.float32), examples.y.astype(np.float32)
+    assert rf.Context.from_tokens(*narrow).gram.dtype == np.float32
+    assert rf.Context.from_tokens(narrow[0], examples.y).gram.dtype == np.float64
+
+
+@pytest.mark.parametrize(("dim", "n"), [(1, 1), (2, 1), (5, 3), (5, 5), (5, 6), (10, 50)])
+@pytest.mark.parametrize("penalty", [0.25, 4.0])
+def test_ridge_solves_the_penalised_normal_equations(dim: int, n: int, penalty: float) -> None:
+    examples = make_examples(4, n, dim, seed=2)
+    found = rf.Context.from_tokens(examples.X, examples.y).ridge(penalty)
+    for weights, X, y in zip(found, examples.X, examples.y, strict=True):
+        # Least squares on the data with √v I appended is ridge regression with penalty v.
+        tall, right = np.vstack([X, np.sqrt(penalty) * np.eye(dim)]), np.concatenate([y, np.zeros(dim)])
+        assert relative_error(weights, np.linalg.lstsq(tall, right)[0]) < TIGHT
+
+
+def test_ridge_takes_one_penalty_per_context() -> None:
+    examples = make_examples(3, 6, 2, seed=3)
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    penalties = np.array([0.0, 1.0, 9.0])
+    together = context.ridge(penalties)
+    for number, penalty in enumerate(penalties):
+        assert np.array_equal(together[number], context.ridge(penalty)[number])
+
+
+@pytest.mark.parametrize(("dim", "n"), [(5, 2), (5, 4), (8, 1), (5, 20)])
+def test_ridge_without_penalty_is_the_least_squares_solution_of_least_norm(dim: int, n: int) -> None:
+    """For n < d the limit v → 0 of ridge regression: directions without data get weight zero."""
+    examples = make_examples(4, n, dim, seed=4)
+    found = rf.Context.from_tokens(examples.X, examples.y).ridge(0.0)
+    for weights, X, y in zip(found, examples.X, examples.y, strict=True):
+        # Squaring the data in Σ squares its condition number, about 100 here: 1e-16 · 1e4 and room for both solvers.
+        assert relative_error(weights, np.linalg.lstsq(X, y)[0]) < 1e-9
+
+
+def test_ridge_of_float32_contexts_is_computed_in_float64() -> None:
+    examples = make_examples(2, 6, 3, seed=5)
+    context = rf.Context.from_tokens(examples.X.astype(np.float32), examples.y.astype(np.float32))
+    assert context.ridge(1.0).dtype == np.float64
+
+
+@pytest.mark.parametrize("penalty", [-1.0, np.nan, "one", None, [1.0, 2.0, 3.0], [[1.0], [2.0]], [1.0, -1.0]])
+def test_ridge_with_a_bad_penalty_is_refused(penalty: Any) -> None:
+    examples = make_examples(2, 6, 3, seed=6)
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    with pytest.raises(rf.InputError) as caught:
+        context.ridge(penalty)
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [
+        np.zeros((3, 3)),
+        np.zeros((2, 3, 4)),
+        np.zeros((2, 4, 3)),
+        np.zeros((2, 1, 1)),
+        np.full((2, 3, 3), np.nan),
+        np.full((2, 3, 3), np.inf),
+        np.zeros((2, 3, 3), complex),
+        np.full((2, 3, 3), "1"),
+        "gram",
+        None,
+    ],
+)
+def test_context_of_a_bad_gram_matrix_is_refused(gram: Any) -> None:
+    """At once, or at the latest where the kernels would read past the end of an array."""
+    model = rf.LinearTransformer.init("diag", layers=2, dim=2)
+    with pytest.raises(rf.InputError) as caught:
+        rf.context_weights(model, rf.Context(gram, 5), backend="fused")
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("examples", [0, -1, 1.5, "5", None, True])
+def test_context_of_a_bad_number_of_examples_is_refused(examples: Any) -> None:
+    with pytest.raises(rf.InputError) as caught:
+        rf.Context(np.eye(3)[None], examples)
+    one_sentence(caught.value)
