@@ -12,7 +12,7 @@ from ridgeformer.training.hard_contexts import Mining, mine, stretched
 from ridgeformer.types import Array
 
 TASK = rf.Task(dim=3, context=8, noise="uniform:2")
-MINING = Mining(pool=4000, keep=50, memory=120, stretch=1.5)
+MINING = Mining(pool=40, keep=50, memory=120, stretch=1.5)
 
 
 def shaky_model() -> rf.LinearTransformer:
@@ -44,7 +44,7 @@ def test_stretched_contexts_are_those_of_stretched_targets() -> None:
 
 def test_mine_gives_the_worst_contexts_first_and_leaves_out_the_exploded() -> None:
     model = shaky_model()
-    losses = losses_of(model, mine(model, TASK, MINING, seed=0, step=0, memory=None))
+    losses = losses_of(model, mine(model, TASK, MINING, batch=100, seed=0, step=0, memory=None))
     assert len(losses) == MINING.keep
     assert (np.diff(losses) <= 0).all()
     assert losses.max() < EXPLODED
@@ -55,16 +55,19 @@ def test_mine_gives_the_worst_contexts_first_and_leaves_out_the_exploded() -> No
 
 def test_mine_remembers_earlier_contexts_up_to_its_memory() -> None:
     model = shaky_model()
-    first = mine(model, TASK, MINING, seed=0, step=0, memory=None)
-    second = mine(model, TASK, MINING, seed=0, step=1, memory=first)
-    third = mine(model, TASK, MINING, seed=0, step=2, memory=second)
+    first = mine(model, TASK, MINING, batch=100, seed=0, step=0, memory=None)
+    second = mine(model, TASK, MINING, batch=100, seed=0, step=1, memory=first)
+    third = mine(model, TASK, MINING, batch=100, seed=0, step=2, memory=second)
     assert [len(found.gram) for found in (first, second, third)] == [50, 100, 120]
     assert losses_of(model, second).max() >= losses_of(model, first).max()
 
 
 def test_mine_depends_on_seed_and_step_only() -> None:
     model = shaky_model()
-    again = [mine(model, TASK, MINING, seed=s, step=t, memory=None).gram for s, t in ((0, 7), (0, 8), (0, 7), (1, 7))]
+    again = [
+        mine(model, TASK, MINING, batch=100, seed=s, step=t, memory=None).gram
+        for s, t in ((0, 7), (0, 8), (0, 7), (1, 7))
+    ]
     np.testing.assert_array_equal(again[0], again[2])
     assert not np.array_equal(again[0], again[1])
     assert not np.array_equal(again[0], again[3])
@@ -72,5 +75,5 @@ def test_mine_depends_on_seed_and_step_only() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
-    found = mine(shaky_model().astype(dtype), TASK, MINING, seed=0, step=0, memory=None)
+    found = mine(shaky_model().astype(dtype), TASK, MINING, batch=100, seed=0, step=0, memory=None)
     assert {array.dtype for array in found} == {np.dtype(dtype)}

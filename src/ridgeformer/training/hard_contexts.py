@@ -29,8 +29,8 @@ class Mining:
 
     every: int = 500
     """Steps between pools."""
-    pool: int = 131_072
-    """Stretched contexts drawn for each pool."""
+    pool: int = 64
+    """Stretched contexts drawn for each pool, in batches of the step."""
     keep: int = 512
     """Hard contexts whose gradient joins each step."""
     memory: int = 4096
@@ -53,7 +53,7 @@ def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
 
 
 def mine(
-    model: LinearTransformer, task: Task, mining: Mining, *, seed: int, step: int, memory: GramDraw | None
+    model: LinearTransformer, task: Task, mining: Mining, *, batch: int, seed: int, step: int, memory: GramDraw | None
 ) -> GramDraw:
     """The worst contexts of a new pool and of ``memory``, worst first, at most ``mining.memory`` of them.
 
@@ -62,7 +62,7 @@ def mine(
     rng = token_rng(seed, Purpose.MINE, step)
     found: list[GramDraw] = [] if memory is None else [memory]
     pool_seed = int(token_rng(seed, Purpose.MINE, step).integers(2**63))
-    for draw in draw_chunks(task, mining.pool, pool_seed, Purpose.MINE, model.dtype):
+    for draw in draw_chunks(task, mining.pool * batch, pool_seed, Purpose.MINE, model.dtype):
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
         found.append(_worst(model, task, candidates, mining.keep))
     merged = GramDraw(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))

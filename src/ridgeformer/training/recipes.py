@@ -81,7 +81,7 @@ def _fast_full(config: TrainConfig) -> tuple[Leg, ...]:
         square_decay=0.99,
         warmup=50,
         final=0.02,
-        mining=Mining(every=200, pool=524_288, keep=1024, first_step=0),
+        mining=Mining(every=200, pool=256, keep=1024, first_step=0),
     )
     return main, polish
 
@@ -105,7 +105,7 @@ def _fast_diagonal(config: TrainConfig) -> tuple[Leg, ...]:
         square_decay=0.99,
         warmup=50,
         final=0.02,
-        mining=Mining(every=100, pool=262_144, keep=512, stretch=1.1, largest_gradient=1.0, first_step=0),
+        mining=Mining(every=100, pool=128, keep=512, stretch=1.1, largest_gradient=1.0, first_step=0),
     )
     return (*short, polish)
 

@@ -49,7 +49,7 @@ class TrainState:
     smoothed: float = float("nan")
     """Running mean of the saturated loss."""
     lowest: float = float("inf")
-    """Lowest value of ``smoothed`` in this leg."""
+    """Lowest value of ``smoothed`` since the weights were last fresh."""
     best_score: float = float("inf")
 
     @classmethod

@@ -87,7 +87,7 @@ class Trainer:
         losses, gradient = self._gradient(state, leg, model)
         robust = _saturated_mean(losses)
         rate = leg.rate * state.rate_factor * warmup_cosine(state.step, leg.steps, leg.warmup, leg.final)
-        bad = not np.isfinite(gradient).all() or (np.isfinite(state.lowest) and robust > 10 * state.lowest + 1)
+        bad = not np.isfinite(gradient).all() or _exploded(losses, robust, state)
         state = replace(state, step=state.step + 1, total=state.total + 1)
         rewound = False
         if bad:
@@ -105,8 +105,8 @@ class Trainer:
         mining = leg.mining
         if mining is None or state.step < mining.first_step or (state.step - mining.first_step) % mining.every:
             return state
-        seed = self.config.seed
-        return replace(state, memory=mine(model, self.task, mining, seed=seed, step=state.total, memory=state.memory))
+        names = {"batch": leg.batch, "seed": self.config.seed, "step": state.total}
+        return replace(state, memory=mine(model, self.task, mining, **names, memory=state.memory))
 
     def _gradient(self, state: TrainState, leg: Leg, model: LinearTransformer) -> tuple[Array, Array]:
         losses, gradient = losses_and_gradient(
@@ -135,11 +135,12 @@ class Trainer:
         if score < state.best_score:
             state = replace(state, best_score=score, best_vector=state.vector)
         number = state.leg + 1
-        vector, memory = state.vector, state.memory
+        vector, memory, lowest = state.vector, state.memory, state.lowest
         if number < len(self.legs):
             leg = self.legs[number]
             if leg.start == "init":
                 vector, memory = self._fresh(leg, number).flatten().astype(np.float64), None
+                lowest = float("inf")
             elif leg.start == "best":
                 vector = state.best_vector
             adam = Adam.start(len(vector), square_decay=leg.square_decay)
@@ -156,7 +157,7 @@ class Trainer:
             bad_in_a_row=0,
             rate_factor=1.0,
             smoothed=float("nan"),
-            lowest=float("inf"),
+            lowest=lowest,
         )
 
     def _fresh(self, leg: Leg, number: int) -> LinearTransformer:
@@ -190,6 +191,11 @@ def _advance(state: TrainState, gradient: Array, rate: float, robust: float) -> 
         smoothed=smoothed,
         lowest=min(state.lowest, smoothed),
     )
+
+
+def _exploded(losses: Array, robust: float, state: TrainState) -> bool:
+    """Whether most contexts explode, or the batch is far worse than the run has been: ten times its lowest loss."""
+    return bool((~(losses < EXPLODED)).mean() > 0.5) or robust > 10 * state.lowest + 1
 
 
 def _rewind(state: TrainState, leg: Leg) -> TrainState:
