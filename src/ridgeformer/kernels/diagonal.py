@@ -27,7 +27,7 @@ from ridgeformer.kernels.jit import device, inlined, kernel
 from ridgeformer.kernels.matrices import matrix_times_column, multiply, row_times_matrix
 from ridgeformer.kernels.products import multiply_add_outer
 from ridgeformer.kernels.sampling import fill_block
-from ridgeformer.kernels.vectors import fma, get, load_flat, put, splat, store_flat
+from ridgeformer.kernels.vectors import fma, get, load_flat, put, splat, store_flat, take_ticket
 
 
 class DiagonalState(NamedTuple):
@@ -184,21 +184,21 @@ def diagonal_gradient(
     exact: bool,
     saturation: float,
     chunk: int,
-    begin: int,
-    end: int,
+    tickets: Any,
     block: Any,
     state: Any,
     losses: Any,
     omega_sums: Any,
 ) -> None:
-    """Chunks ``begin`` … ``end`` of a batch: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, 4).
+    """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, 4).
 
     Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
     exploding contexts are left out of the gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
-    for number in range(begin, end):
+    number = take_ticket(tickets)
+    while number * chunk < batch:
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
             fill_block(block, data, source, first, batch, exact)
             for attempt in range(2):
@@ -211,3 +211,4 @@ def diagonal_gradient(
                 break
             _backward(state, omega)
         sum_lanes(omega_sums[number], state.omega_total)
+        number = take_ticket(tickets)

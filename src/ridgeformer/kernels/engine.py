@@ -13,7 +13,7 @@ from ridgeformer.draws import GramDraw
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
 from ridgeformer.kernels.inference import InferenceState, diagonal_weights, draw_contexts, full_weights
-from ridgeformer.kernels.pool import run_divided
+from ridgeformer.kernels.pool import run_divided, run_together
 from ridgeformer.kernels.sampling import Block, Source
 from ridgeformer.kernels.vectors import lane_count
 from ridgeformer.kernels.workspace import carve
@@ -121,12 +121,14 @@ def full_loss_and_gradient(
         "right_total": (layers, heads, *square),
     }
 
-    def work(begin: int, end: int) -> None:
+    tickets = np.zeros(1, np.int64)
+
+    def work() -> None:
         state, block = _workspace(FullState, shapes, dtype), block_workspace(size, dtype)
         sums = left_sums, right_sums
-        full_gradient(P, Q, data, source, exact, float(saturation), chunk, begin, end, block, state, losses, *sums)
+        full_gradient(P, Q, data, source, exact, float(saturation), chunk, tickets, block, state, losses, *sums)
 
-    run_divided(work, chunks, threads)
+    run_together(work, chunks, threads)
     return losses, left_sums.sum(axis=0), right_sums.sum(axis=0)
 
 
@@ -157,13 +159,15 @@ def diagonal_loss_and_gradient(
         "omega_total": (layers, 4),
     }
 
-    def work(begin: int, end: int) -> None:
+    tickets = np.zeros(1, np.int64)
+
+    def work() -> None:
         state, block = _workspace(DiagonalState, shapes, dtype), block_workspace(size, dtype)
         diagonal_gradient(
-            omega, data, source, exact, float(saturation), chunk, begin, end, block, state, losses, omega_sums
+            omega, data, source, exact, float(saturation), chunk, tickets, block, state, losses, omega_sums
         )
 
-    run_divided(work, chunks, threads)
+    run_together(work, chunks, threads)
     return losses, omega_sums.sum(axis=0)
 
 

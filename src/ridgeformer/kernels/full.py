@@ -36,7 +36,7 @@ from ridgeformer.kernels.matrices import (
 )
 from ridgeformer.kernels.products import multiply_add_outer
 from ridgeformer.kernels.sampling import fill_block
-from ridgeformer.kernels.vectors import fma, get, load_flat, put, splat, store_flat
+from ridgeformer.kernels.vectors import fma, get, load_flat, put, splat, store_flat, take_ticket
 
 
 class FullState(NamedTuple):
@@ -220,22 +220,22 @@ def full_gradient(
     exact: bool,
     saturation: float,
     chunk: int,
-    begin: int,
-    end: int,
+    tickets: Any,
     block: Any,
     state: Any,
     losses: Any,
     left_sums: Any,
     right_sums: Any,
 ) -> None:
-    """Chunks ``begin`` … ``end`` of a batch: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
+    """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
 
     Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
     exploding contexts are left out of the gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
-    for number in range(begin, end):
+    number = take_ticket(tickets)
+    while number * chunk < batch:
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
             fill_block(block, data, source, first, batch, exact)
             for attempt in range(2):
@@ -249,3 +249,4 @@ def full_gradient(
             _backward(state, P, Q)
         sum_lanes(left_sums[number], state.left_total)
         sum_lanes(right_sums[number], state.right_total)
+        number = take_ticket(tickets)

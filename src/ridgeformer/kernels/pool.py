@@ -55,6 +55,14 @@ def run_divided(work: _Work, pieces: int, threads: int | None = None) -> None:
         raise error
 
 
+def run_together(work: Callable[[], None], pieces: int, threads: int | None = None) -> None:
+    """Call ``work()`` in every thread, at most one per piece; the calls share out the pieces among themselves.
+
+    A thread that starts late, as one that has to be woken does, then simply does less.
+    """
+    run_divided(lambda begin, end: work(), pieces, threads)
+
+
 def _hire(wanted: int) -> None:
     """See that at least this many workers wait for jobs."""
     global _workers

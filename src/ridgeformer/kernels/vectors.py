@@ -177,15 +177,30 @@ def lane_numbers(typing: Any, array: Any) -> Any:
 
 @intrinsic
 def lane_sum(typing: Any, vector: Any) -> Any:
-    """Sum over the lanes, in lane order."""
+    """Sum over the lanes, by halves: (0 + 4, 1 + 5, …), then (0 + 2, 1 + 3), then 0 + 1 of eight lanes."""
     signature = vector.element(vector)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lane = [builder.extract_element(arguments[0], ir.Constant(_I32, i)) for i in range(vector.count)]
-        total = lane[0]
-        for value in lane[1:]:
-            total = builder.fadd(total, value)
-        return total
+        total, count = arguments[0], vector.count
+        while count > 1:
+            count //= 2
+            halves = [
+                ir.Constant(ir.VectorType(_I32, count), list(range(start, start + count))) for start in (0, count)
+            ]
+            total = builder.fadd(*(builder.shuffle_vector(total, total, half) for half in halves))
+        return builder.extract_element(total, ir.Constant(_I32, 0))
+
+    return signature, emit
+
+
+@intrinsic
+def take_ticket(typing: Any, counter: Any) -> Any:
+    """counter[0], which then goes up by one; no two threads get the same."""
+    signature = types.int64(counter)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = context.make_array(counter)(context, builder, arguments[0]).data
+        return builder.atomic_rmw("add", place, ir.Constant(ir.IntType(64), 1), "monotonic")
 
     return signature, emit
 
