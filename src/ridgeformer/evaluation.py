@@ -93,14 +93,14 @@ def draw_chunks(
     """Fresh sequences, a chunk at a time."""
     for step, start in enumerate(range(0, sequences, CHUNK)):
         count = min(CHUNK, sequences - start)
-        yield task.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype)
+        yield task.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype, backend="fused")
 
 
 def adjusted_losses(predictor: LinearTransformer | Predictor, context: Context, oracle: Array) -> Array:
     """½‖ŵ − w*‖² of every sequence, (batch,), in the precision of a model; infinite where it overflows."""
     if isinstance(predictor, LinearTransformer):
         narrow = Context(context.gram.astype(predictor.dtype, copy=False), context.examples)
-        weights = context_weights(predictor, narrow)
+        weights = context_weights(predictor, narrow, backend="fused")
     else:
         weights = predictor.weights(context)
     if weights.shape != oracle.shape:

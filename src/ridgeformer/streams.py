@@ -43,23 +43,28 @@ def check_seed(seed: int) -> int:
 
 def noise_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
     """The stream of the noise levels σ of one batch."""
-    sequence = _sequence(check_seed(seed), purpose, _NOISE_LEVELS, step)
-    return np.random.Generator(np.random.Philox(sequence))
+    return _stream(seed, purpose, _NOISE_LEVELS, step)
 
 
 def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
     """The stream of everything else in a batch drawn as tokens."""
-    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), purpose, _TOKENS, step)))
+    return _stream(seed, purpose, _TOKENS, step)
 
 
 def philox_key(seed: int, purpose: Purpose) -> Array:
     """Two 32-bit words that key the counter-based draws of `ridgeformer.draws`; the step is part of the counter."""
-    return _philox_key(check_seed(seed), purpose)
+    return _key(check_seed(seed), purpose, _PHILOX_KEY, np.uint32)
+
+
+def _stream(seed: int, purpose: Purpose, part: int, step: int) -> np.random.Generator:
+    """Philox keyed by all but the step, which is the upper half of its 256-bit counter: streams never meet."""
+    key = _key(check_seed(seed), purpose, part, np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=int(step) << 128))
 
 
 @lru_cache(maxsize=64)
-def _philox_key(seed: int, purpose: Purpose) -> Array:
-    key = _sequence(seed, purpose, _PHILOX_KEY).generate_state(2, np.uint32)
+def _key(seed: int, purpose: Purpose, part: int, dtype: type) -> Array:
+    key = _sequence(seed, purpose, part).generate_state(2, dtype)
     key.flags.writeable = False
     return key
 

@@ -84,7 +84,7 @@ class Task:
             sigma = np.asarray(drawn, dtype=np.float64)
         except (TypeError, ValueError):
             sigma = np.empty(0)
-        if sigma.shape != (batch,) or not np.isfinite(sigma).all() or (sigma < 0).any():
+        if sigma.shape != (batch,) or not (sigma.min() >= 0 and sigma.max() < np.inf):  # NaN fails both
             raise InputError(f"The noise prior {self.prior.spec!r} must draw {batch} finite levels σ ≥ 0.")
         return sigma
 

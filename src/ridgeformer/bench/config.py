@@ -11,7 +11,7 @@ SECTIONS: dict[str, str] = {
     "step": "One training step (draw contexts, loss, gradient) by all; × is the time over ours, sampled objective",
     "diag": "The same step for the small parametrisations; × is the time of FULL over theirs",
     "flops": "Multiply-adds per second of FULL's loss and gradient, as a share of NumPy's float32 matrix product",
-    "sampling": "Share of a step spent drawing contexts: σ, w, G and, by objective, the query x_t or the oracle w*",
+    "sampling": "Share of a step spent drawing contexts: σ, w, G and, for the sampled objective, x_t; on one thread",
     "context-length": "Time of a step with n = 10 000 examples in a context over one with n = 20",
     "growth": "How the time of a step grows; × is the time over the first of each list",
     "attention": "One forward pass over one context of N tokens, NumPy on one thread; × is the time over Gram space",

@@ -8,9 +8,7 @@ import numpy as np
 
 from ridgeformer.kernels import engine
 from ridgeformer.kernels.jit import kernel
-from ridgeformer.kernels.pool import run_divided
-from ridgeformer.kernels.sampling import draw_block, draw_query, solve_oracle
-from ridgeformer.kernels.vectors import lane_count
+from ridgeformer.kernels.sampling import draw_block, draw_query
 from ridgeformer.streams import Purpose, philox_key
 from ridgeformer.task import Task
 
@@ -20,20 +18,15 @@ def draw_and_forget(source: Any, exact: bool, begin: int, end: int, block: Any) 
     """Contexts ``begin`` … ``end`` of ``source``, block by block as `ridgeformer.kernels.full.full_gradient` does."""
     for first in range(begin, end, block.sigma.shape[0]):
         draw_block(block, source, first)
-        if exact:
-            solve_oracle(block)
-        else:
+        if not exact:
             draw_query(block, source, first)
 
 
 def draw_as_a_step_does(task: Task, batch: int, step: int, objective: str) -> None:
-    """All that `ridgeformer.loss_and_gradient` does in float32 before the first layer: noise levels, G, w*, or x_t."""
+    """All that `ridgeformer.loss_and_gradient` draws in float32, on one thread: noise levels, w, G and perhaps x_t.
+
+    The oracle w* of the exact objective is not drawn but computed, as the loss is.
+    """
     sigma = task.draw_sigma(batch, seed=0, step=step, purpose=Purpose.TRAIN)
     source = engine.make_source(sigma, task.context, step, 0, philox_key(0, Purpose.TRAIN), np.float32)
-    lanes = lane_count(4)
-
-    def work(begin: int, end: int) -> None:
-        block = engine.block_workspace(task.dim + 1, np.float32)
-        draw_and_forget(source, objective == "exact", begin * lanes, min(end * lanes, batch), block)
-
-    run_divided(work, -(-batch // lanes))
+    draw_and_forget(source, objective == "exact", 0, batch, engine.block_workspace(task.dim + 1, np.float32))
