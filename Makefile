@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help install test lint bench reproduce clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
-	@echo "make test       the test suite (about 6 minutes on a fresh machine, much of it installing and compiling)"
+	@echo "make test       the test suite (about 4 minutes on a fresh machine, installing included)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed against JAX and PyTorch (about 4 minutes)"
 	@echo "make reproduce  the main job; for now one model of Table 1 from scratch, in a minute"

