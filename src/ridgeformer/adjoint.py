@@ -25,11 +25,12 @@ EXPLODED = 1e12
 
 
 def reference_loss_and_gradient(
-    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float = 0.0
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float = 0.0, importance: Array | None = None
 ) -> tuple[Array, LinearTransformer]:
     """Each context's loss, and the gradient of their mean as a model of the same kind.
 
     With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s); contexts beyond `EXPLODED` count as zero.
+    ``importance`` (batch,) multiplies what each context adds to the gradient.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the losses
         if saturation > 0:
@@ -38,14 +39,15 @@ def reference_loss_and_gradient(
             if not kept.any():
                 return losses, model.replace({name: np.zeros_like(a) for name, a in model.parameters.items()})
             remaining = GramDraw(*(array[kept] for array in contexts))
-            _, gradient = _loss_and_gradient(model, remaining, exact, saturation)
+            kept_importance = None if importance is None else importance[kept]
+            _, gradient = _loss_and_gradient(model, remaining, exact, saturation, kept_importance)
             share = kept.mean(dtype=model.dtype)
             return losses, model.replace({name: share * value for name, value in gradient.parameters.items()})
-        return _loss_and_gradient(model, contexts, exact, saturation)
+        return _loss_and_gradient(model, contexts, exact, saturation, importance)
 
 
 def _loss_and_gradient(
-    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float, importance: Array | None
 ) -> tuple[Array, LinearTransformer]:
     P, Q = model.attention_matrices()
     maps, grams = layer_maps(model, contexts.gram.astype(model.dtype, copy=False))
@@ -53,6 +55,8 @@ def _loss_and_gradient(
     losses, weights_adjoint = score(-rows[0][:, :-1], contexts, exact)
     if saturation > 0:
         weights_adjoint = weights_adjoint / (1 + losses / saturation)[:, None]
+    if importance is not None:
+        weights_adjoint = weights_adjoint * importance.astype(model.dtype)[:, None]
     columns = [np.concatenate([-weights_adjoint, np.zeros((len(losses), 1), model.dtype)], axis=-1)]
     for T in maps[:-1]:
         columns.append(np.einsum("bij,bj->bi", T, columns[-1]))

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ridgeformer.checks import finite_array, whole_number
 from ridgeformer.errors import InputError
 from ridgeformer.types import Array
+
+
+class Spectrum(NamedTuple):
+    """Σ = V diag(s) Vᵀ of every context, and α in its eigenbasis; float64."""
+
+    values: Array  # s, (batch, d), ascending, never negative
+    vectors: Array  # V, (batch, d, d), columns
+    cross: Array  # a = Vᵀ α, (batch, d)
+
+    def rotate_back(self, filtered: Array) -> Array:
+        """V·filtered: weights (batch, d) from their coordinates in the eigenbasis."""
+        return np.einsum("bij,bj->bi", self.vectors, filtered)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,13 @@ class Context:
         """λ = Σ_i y_i², (batch,)."""
         return self.gram[:, -1, -1]
 
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues and -vectors of Σ: computed once, since every kind of ridge regression needs them."""
+        values, vectors = np.linalg.eigh(self.scatter.astype(np.float64))
+        cross = np.einsum("bij,bi->bj", vectors, self.cross.astype(np.float64))
+        return Spectrum(np.maximum(values, 0.0), vectors, cross)
+
     def ridge(self, penalty: Any) -> Array:
         """w*_v = (Σ + v I)⁻¹ α, (batch, d), in float64; v is one number or one per context.
 
@@ -64,13 +84,11 @@ class Context:
         penalty = finite_array("penalty", penalty, axes)
         if (penalty < 0).any() or (axes and len(penalty) != len(self.gram)):
             raise InputError("penalty must be one number of at least 0, or one for each context.")
-        values, vectors = np.linalg.eigh(self.scatter.astype(np.float64))
-        rotated = np.einsum("bij,bi->bj", vectors, self.cross.astype(np.float64))
+        values, _, cross = spectrum = self.spectrum
         total = values + np.broadcast_to(np.asarray(penalty, np.float64), (len(self.gram),))[:, None]
         # Rounding leaves eigenvalues of empty directions at about eps times the largest.
         floor = values[:, -1:] * self.dim * np.finfo(np.float64).eps
-        filtered = np.where(total > floor, rotated / np.where(total > floor, total, 1.0), 0.0)
-        return np.einsum("bij,bj->bi", vectors, filtered)
+        return spectrum.rotate_back(np.where(total > floor, cross / np.where(total > floor, total, 1.0), 0.0))
 
 
 def check_tokens(X: Any, y: Any) -> tuple[Array, Array]:

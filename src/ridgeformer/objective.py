@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer.adjoint import reference_loss_and_gradient
-from ridgeformer.checks import nonnegative, one_of, real_array, whole_number
+from ridgeformer.checks import finite_array, nonnegative, one_of, real_array, whole_number
 from ridgeformer.draws import GramDraw
 from ridgeformer.errors import InputError
 from ridgeformer.model import LinearTransformer
@@ -93,8 +93,12 @@ def losses_and_gradient_on(
     saturation: float = 0.0,
     backend: str = "auto",
     threads: int | None = None,
+    importance: Array | None = None,
 ) -> tuple[Array, LinearTransformer]:
-    """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there."""
+    """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there.
+
+    ``importance`` (batch,) multiplies what each context adds to the gradient, but not the losses that are returned.
+    """
     saturation = nonnegative("saturation", saturation)
     one_of("objective", objective, OBJECTIVES)
     one_of("backend", backend, BACKENDS)
@@ -105,22 +109,33 @@ def losses_and_gradient_on(
     if [array.shape for array in arrays] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or batch < 1:
         raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {[a.shape for a in arrays]}.")
     arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
+    if importance is not None:
+        importance = finite_array("importance", importance, ("batch",))
+        if len(importance) != batch:
+            raise InputError(
+                f"importance must have one number for each of the {batch} contexts, not {len(importance)}."
+            )
     if backend == "reference":
-        return reference_loss_and_gradient(model, arrays, objective == "exact", saturation)
-    return _fused(model, arrays, objective == "exact", saturation, threads)
+        return reference_loss_and_gradient(model, arrays, objective == "exact", saturation, importance)
+    return _fused(model, arrays, objective == "exact", saturation, threads, importance)
 
 
 def _fused(
-    model: LinearTransformer, contexts: GramDraw | Source, exact: bool, saturation: float, threads: int | None
+    model: LinearTransformer,
+    contexts: GramDraw | Source,
+    exact: bool,
+    saturation: float,
+    threads: int | None,
+    importance: Array | None = None,
 ) -> tuple[Array, LinearTransformer]:
     from ridgeformer.kernels import engine
 
     if model.kind == "full":
         P, Q = model.attention_matrices()
-        losses, P_sum, Q_sum = engine.full_loss_and_gradient(P, Q, contexts, exact, threads, saturation)
+        losses, P_sum, Q_sum = engine.full_loss_and_gradient(P, Q, contexts, exact, threads, saturation, importance)
         return losses, model.replace({"P": P_sum / len(losses), "Q": Q_sum / len(losses)})
     omega, size = model.omega(), model.dim + 1
-    losses, omega_sum = engine.diagonal_loss_and_gradient(omega, size, contexts, exact, threads, saturation)
+    losses, omega_sum = engine.diagonal_loss_and_gradient(omega, size, contexts, exact, threads, saturation, importance)
     return losses, model.omega_gradient(omega_sum / len(losses))
 
 

@@ -71,6 +71,14 @@ def score(column: Any, row: Any, block: Any, exact: bool, saturation: float) -> 
 
 
 @device
+def weigh(column: Any, importance: Any, first: int) -> None:
+    """Multiply the gradient of each context of the block by its importance, if ``importance`` is not empty."""
+    for lane in range(min(column.shape[1], importance.shape[0] - first)):
+        for i in range(column.shape[0]):
+            column[i, lane] *= importance[first + lane]
+
+
+@device
 def record_losses(losses: Any, first: int, block: Any) -> None:
     """losses[first:] = the block's losses."""
     for lane in range(min(block.loss.shape[0], losses.shape[0] - first)):

@@ -22,6 +22,7 @@ from ridgeformer.kernels.chain import (
     set_outer,
     set_symmetrised,
     sum_lanes,
+    weigh,
 )
 from ridgeformer.kernels.jit import device, inlined, kernel
 from ridgeformer.kernels.matrices import matrix_times_column, multiply, row_times_matrix
@@ -183,6 +184,7 @@ def diagonal_gradient(
     source: Any,
     exact: bool,
     saturation: float,
+    importance: Any,
     chunk: int,
     tickets: Any,
     block: Any,
@@ -193,7 +195,7 @@ def diagonal_gradient(
     """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, 4).
 
     Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
-    exploding contexts are left out of the gradient.
+    exploding contexts are left out of the gradient. ``importance``, (batch,) or empty, multiplies each one's gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
@@ -209,6 +211,7 @@ def diagonal_gradient(
                     if saturation > 0.0 and drop_exploded(block):
                         continue
                 break
+            weigh(state.columns[0], importance, first)
             _backward(state, omega)
         sum_lanes(omega_sums[number], state.omega_total)
         number = take_ticket(tickets)

@@ -89,6 +89,10 @@ def _contexts(contexts: GramDraw | Source, size: int, dtype: Any) -> tuple[GramD
     return data, _no_source(dtype), len(data.gram)
 
 
+def _importance(importance: Array | None, dtype: Any) -> Array:
+    return np.empty(0, dtype) if importance is None else np.require(importance, dtype, _FOR_KERNELS)
+
+
 def full_loss_and_gradient(
     P: Array,
     Q: Array,
@@ -96,13 +100,14 @@ def full_loss_and_gradient(
     exact: bool,
     threads: int | None = None,
     saturation: float = 0.0,
+    importance: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """Each context's loss, and the sums over contexts of its gradient with respect to P and Q (float64)."""
     layers, heads, size, _ = P.shape
     dtype, square = P.dtype, (size, size)
     data, source, batch = _contexts(contexts, size, dtype)
     chunk, chunks = _chunks(batch)
-    losses = np.empty(batch, dtype)
+    losses, importance = np.empty(batch, dtype), _importance(importance, dtype)
     left_sums, right_sums = np.empty((2, chunks, *P.shape))
     shapes: dict[str, tuple[int, ...]] = {
         "gram": (layers, *square),
@@ -126,7 +131,8 @@ def full_loss_and_gradient(
     def work() -> None:
         state, block = _workspace(FullState, shapes, dtype), block_workspace(size, dtype)
         sums = left_sums, right_sums
-        full_gradient(P, Q, data, source, exact, float(saturation), chunk, tickets, block, state, losses, *sums)
+        options = exact, float(saturation), importance
+        full_gradient(P, Q, data, source, *options, chunk, tickets, block, state, losses, *sums)
 
     run_together(work, chunks, threads)
     return losses, left_sums.sum(axis=0), right_sums.sum(axis=0)
@@ -139,12 +145,13 @@ def diagonal_loss_and_gradient(
     exact: bool,
     threads: int | None = None,
     saturation: float = 0.0,
+    importance: Array | None = None,
 ) -> tuple[Array, Array]:
     """Each context's loss, and the sum over contexts of its gradient with respect to ω (L, 4), in float64."""
     layers, dtype, square = len(omega), omega.dtype, (size, size)
     data, source, batch = _contexts(contexts, size, dtype)
     chunk, chunks = _chunks(batch)
-    losses = np.empty(batch, dtype)
+    losses, importance = np.empty(batch, dtype), _importance(importance, dtype)
     omega_sums = np.empty((chunks, layers, 4))
     shapes: dict[str, tuple[int, ...]] = {
         "gram": (layers, *square),
@@ -163,9 +170,8 @@ def diagonal_loss_and_gradient(
 
     def work() -> None:
         state, block = _workspace(DiagonalState, shapes, dtype), block_workspace(size, dtype)
-        diagonal_gradient(
-            omega, data, source, exact, float(saturation), chunk, tickets, block, state, losses, omega_sums
-        )
+        options = exact, float(saturation), importance
+        diagonal_gradient(omega, data, source, *options, chunk, tickets, block, state, losses, omega_sums)
 
     run_together(work, chunks, threads)
     return losses, omega_sums.sum(axis=0)

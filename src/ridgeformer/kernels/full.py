@@ -22,6 +22,7 @@ from ridgeformer.kernels.chain import (
     set_outer,
     set_symmetrised,
     sum_lanes,
+    weigh,
 )
 from ridgeformer.kernels.jit import device, inlined, kernel
 from ridgeformer.kernels.matrices import (
@@ -219,6 +220,7 @@ def full_gradient(
     source: Any,
     exact: bool,
     saturation: float,
+    importance: Any,
     chunk: int,
     tickets: Any,
     block: Any,
@@ -230,7 +232,7 @@ def full_gradient(
     """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
 
     Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
-    exploding contexts are left out of the gradient.
+    exploding contexts are left out of the gradient. ``importance``, (batch,) or empty, multiplies each one's gradient.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
@@ -246,6 +248,7 @@ def full_gradient(
                     if saturation > 0.0 and drop_exploded(block):
                         continue
                 break
+            weigh(state.columns[0], importance, first)
             _backward(state, P, Q)
         sum_lanes(left_sums[number], state.left_total)
         sum_lanes(right_sums[number], state.right_total)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.checks import float_dtype, one_of, whole_number
+from ridgeformer.checks import one_of, whole_number
 from ridgeformer.errors import InputError
 from ridgeformer.model import KINDS, MAX_HEADS, MAX_LAYERS
 from ridgeformer.noise import parse_noise
@@ -16,6 +16,7 @@ from ridgeformer.streams import check_seed
 from ridgeformer.task import Task
 
 RECIPES = ("fast", "paper")
+PRECISIONS = ("auto", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class TrainConfig:
     """Contexts in a step; None takes the recipe's own number."""
     rate: float | None = None
     """Step size of Adam; None takes the recipe's own."""
-    precision: str = "float32"
-    """float32 or float64; noise-free tasks (uniform:0, fixed:0) need float64."""
+    precision: str = "auto"
+    """float32, float64, or auto: float64 for tasks without noise (uniform:0, fixed:0), whose losses go below 1e-12."""
     sequences: int = 1_000_000
     """Fresh sequences on which the finished model is measured."""
 
@@ -56,7 +57,7 @@ class TrainConfig:
         whole_number("heads", self.heads, 1, MAX_HEADS)
         whole_number("sequences", self.sequences, 2)
         check_seed(self.seed)
-        float_dtype(self.precision)
+        one_of("precision", self.precision, PRECISIONS)
         object.__setattr__(self, "noise", parse_noise(self.noise).spec)
         Task(self.dim, self.context, self.noise)
         for name in ("steps", "batch"):
@@ -69,6 +70,16 @@ class TrainConfig:
     def task(self) -> Task:
         """The task that is trained on."""
         return Task(self.dim, self.context, self.noise)
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether σ is always zero."""
+        return float(self.task.prior.quadrature(1)[0].max()) == 0.0
+
+    @property
+    def dtype(self) -> str:
+        """The precision of the trained model, decided."""
+        return self.precision if self.precision != "auto" else ("float64" if self.noise_free else "float32")
 
     def as_json(self) -> dict[str, Any]:
         """The config as plain JSON values."""

@@ -1,7 +1,7 @@
-"""Recipes: which legs a run consists of. The numbers were found by trial on the tasks of the paper.
+"""Recipes: which legs a run consists of. docs/training.md says what each ingredient is worth, as measured.
 
-A leg is a stretch of Adam with its own schedule. It starts from fresh random weights, from the best model so far, or
-from where the leg before it ended.
+A leg is a stretch of training with one method. It starts from fresh random weights, from the best model so far, or from
+where the leg before it ended.
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import Mining
 
 
-@dataclass(frozen=True)
-class Leg:
-    """One stretch of training."""
-
+@dataclass(frozen=True, kw_only=True)
+class _Leg:
     name: str
     steps: int
-    rate: float
-    """Step size of Adam at its highest."""
-    batch: int = 2048
     start: str = "previous"
     """"init": fresh weights; "best": the best model so far; "previous": where the leg before ended."""
     init_scale: float = 0.0
     """Standard deviation of fresh weights."""
+    tolerance: float = 0.0
+    """The leg's result replaces the best one so far if its score is no worse than this share above it: a leg that tames
+    the tail may lose a little of the saturated mean that legs are ranked by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamLeg(_Leg):
+    """Adam on fresh batches."""
+
+    rate: float
+    """Step size at its highest."""
+    batch: int = 2048
     objective: str = "exact"
     saturation: float = 10.0
     """See `loss_and_gradient`. Losses of a trained model stay below 5, so 10 leaves them alone."""
@@ -37,22 +44,48 @@ class Leg:
     mining: Mining | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoolLeg(_Leg):
+    """L-BFGS on a fixed pool of contexts, in float64; ends early when it has converged."""
+
+    pool: int
+    """Contexts of the pool."""
+    saturation: float = 0.0
+    stretch: float = 1.3
+    """Largest factor by which targets of the pool are multiplied; see `stretched_pool`."""
+    sift: int = 0
+    """If positive, the pool is the worst of this many times as many contexts; see `sifted_pool`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralLeg(_Leg):
+    """The best GD++ model, fitted to the eigenvalues of Σ in one step, as the start of any kind."""
+
+
+Leg = AdamLeg | PoolLeg | SpectralLeg
+
+
 def legs(config: TrainConfig) -> tuple[Leg, ...]:
     """The legs of a run, with the config's own steps, batch and rate put in."""
-    chosen = _paper(config) if config.recipe == "paper" else _FAST[config.model](config)
-    return chosen
+    if config.recipe == "paper":
+        return _paper(config)
+    if config.model == "gdpp":
+        return (_spectral(config),)
+    if config.noise_free:
+        return _noise_free(config)
+    return _diagonal(config) if config.model == "diag" else _full(config)
 
 
 def _paper(config: TrainConfig) -> tuple[Leg, ...]:
     """Section 3 of the paper: Adam, 1e-4, 200 000 steps of 2048 sequences with one query each; nothing else."""
     return (
-        Leg(
+        AdamLeg(
             name="as printed",
             steps=config.steps or 200_000,
             rate=config.rate or 1e-4,
             batch=config.batch or 2048,
             start="init",
-            init_scale=_full_scale(config.layers),
+            init_scale=_full_scale(config.layers) if config.model == "full" else 0.1,
             objective="sampled",
             saturation=0.0,
             warmup=1,
@@ -66,54 +99,76 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
-def _fast_full(config: TrainConfig) -> tuple[Leg, ...]:
+def _full(config: TrainConfig) -> tuple[Leg, ...]:
     """A few short starts for shallow models, some of which end in a poor minimum; the best one at length; a polish."""
     starts = 3 if config.layers <= 4 else 1
     steps = config.steps or (12_000 if config.layers <= 4 else 20_000)
     batch = config.batch or 2048
     rate = config.rate or 1e-3
     scale = _full_scale(config.layers)
-    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)))
     short = [
-        Leg(f"start {number + 1}", max(1, steps // 6), rate, batch, "init", init_scale=scale, final=0.1)
+        AdamLeg(
+            name=f"start {number + 1}",
+            steps=max(1, steps // 6),
+            rate=rate,
+            batch=batch,
+            start="init",
+            init_scale=scale,
+            final=0.1,
+        )
         for number in range(starts)
     ]
-    main = Leg("main", steps, rate, batch, start="best", mining=mining)
-    polish = Leg(
-        "polish",
-        max(1, steps // 5),
-        rate * 0.2,
-        batch,
+    main = AdamLeg(
+        name="main",
+        steps=steps,
+        rate=rate,
+        batch=batch,
+        start="best",
+        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20))),
+        tolerance=0.05,
+    )
+    polish = AdamLeg(
+        name="polish",
+        steps=max(1, steps // 5),
+        rate=rate * 0.2,
+        batch=batch,
         square_decay=0.99,
         warmup=50,
         final=0.02,
         mining=Mining(every=200, pool=256, keep=1024, first_step=0),
+        tolerance=0.05,
     )
     return (*short, main, polish)
 
 
-def _fast_diagonal(config: TrainConfig) -> tuple[Leg, ...]:
-    """Many short starts, since most random ones end in a poor minimum; then the best one at length."""
-    starts = 16 if config.layers > 1 else 2
-    steps = config.steps or 6000
-    batch = config.batch or 2048
-    rate = config.rate or 1e-2
+def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
+    """Many short starts, since most random ones end in a poor minimum; from the best one to the bottom of its basin."""
+    starts = {1: 1, 2: 4}.get(config.layers, 12)
+    batch = config.batch or 512
     short = [
-        Leg(f"start {number + 1}", max(1, steps // 2), rate, max(1, batch // 2), "init", init_scale=0.1, final=0.05)
+        AdamLeg(
+            name=f"start {number + 1}",
+            steps=config.steps or 1000,
+            rate=config.rate or 1e-2,
+            batch=batch,
+            start="init",
+            init_scale=0.1,
+            final=0.05,
+        )
         for number in range(starts)
     ]
-    polish = Leg(
-        "polish",
-        steps,
-        rate * 0.3,
-        batch,
-        start="best",
-        square_decay=0.99,
-        warmup=50,
-        final=0.02,
-        mining=Mining(every=100, pool=128, keep=512, stretch=1.1, largest_gradient=1.0, first_step=0),
-    )
-    return (*short, polish)
+    # A saturated descent first, which gets a model that explodes now and then to where the plain mean makes sense.
+    descend = PoolLeg(name="descend", steps=60, start="best", pool=32 * batch, saturation=100.0, tolerance=0.1)
+    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, tolerance=0.1)
+    return (*short, descend, finish)
 
 
-_FAST = {"full": _fast_full, "diag": _fast_diagonal, "gdpp": _fast_diagonal}
+def _spectral(config: TrainConfig) -> SpectralLeg:
+    return SpectralLeg(name="spectral", steps=1, start="init")
+
+
+def _noise_free(config: TrainConfig) -> tuple[Leg, ...]:
+    """The GD++ solution, which needs no noise estimate, as the start; then down to where its kind can go."""
+    pool = 64 * (config.batch or 512)
+    rounds = [PoolLeg(name=f"finish {k + 1}", steps=60, pool=pool, sift=16, tolerance=0.05) for k in range(2)]
+    return (_spectral(config), *rounds)

@@ -15,10 +15,12 @@ from ridgeformer.draws import GramDraw
 from ridgeformer.errors import InputError
 from ridgeformer.storage import write_whole
 from ridgeformer.training.adam import Adam
+from ridgeformer.training.quasi_newton import QuasiNewton
 from ridgeformer.types import Array
 
 _KEY = "ridgeformer-checkpoint"
 _COUNTERS = ("leg", "step", "total", "skipped", "bad_in_a_row", "rewinds")
+_CURVATURE = ("gradient", "scale", "steps", "changes")
 _NUMBERS = ("rate_factor", "smoothed", "lowest", "best_score")
 
 
@@ -35,6 +37,8 @@ class TrainState:
     """Parameters of the best finished leg."""
     memory: GramDraw | None = field(default=None)
     """Hard contexts, worst first."""
+    curvature: QuasiNewton | None = None
+    """What a second-order leg knows; None in others, and before its first iteration."""
     leg: int = 0
     step: int = 0
     """Steps done in this leg."""
@@ -69,8 +73,12 @@ def save_checkpoint(state: TrainState, path: Path, history_bytes: int) -> None:
     }
     if state.memory is not None:
         tensors |= {f"memory_{name}": array for name, array in state.memory._asdict().items()}
+    if state.curvature is not None:
+        tensors |= {f"curvature_{name}": getattr(state.curvature, name) for name in _CURVATURE}
     numbers: dict[str, Any] = {name: getattr(state, name) for name in _COUNTERS + _NUMBERS}
     numbers["adam"] = [state.adam.count, state.adam.mean_decay, state.adam.square_decay, state.adam.epsilon]
+    if state.curvature is not None:
+        numbers["curvature"] = [state.curvature.value, state.curvature.stalled]
     numbers["history_bytes"] = history_bytes
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     # Python's JSON writes floats so that they read back exactly, and Infinity and NaN as such.
@@ -89,7 +97,12 @@ def load_checkpoint(path: Path) -> tuple[TrainState, int]:
         memory = None
         if "memory_gram" in tensors:
             memory = GramDraw(*(tensors[f"memory_{name}"] for name in GramDraw._fields))
-        vectors = (tensors["vector"], adam, tensors["safe_vector"], tensors["best_vector"], memory)
+        curvature = None
+        if "curvature" in numbers:
+            value, stalled = numbers["curvature"]
+            known = {name: tensors[f"curvature_{name}"] for name in _CURVATURE}
+            curvature = QuasiNewton(value, **known, stalled=stalled)
+        vectors = (tensors["vector"], adam, tensors["safe_vector"], tensors["best_vector"], memory, curvature)
         state = replace(TrainState(*vectors), **{name: numbers[name] for name in _COUNTERS + _NUMBERS})
         return state, int(numbers["history_bytes"])
     except OSError as failed:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,8 +17,11 @@ from ridgeformer.streams import Purpose
 from ridgeformer.training.adam import Adam, clip_norm
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import mine
-from ridgeformer.training.recipes import Leg, legs
+from ridgeformer.training.pools import Pool, pool_function, sifted_pool, stretched_pool
+from ridgeformer.training.quasi_newton import QuasiNewton
+from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg, SpectralLeg, legs
 from ridgeformer.training.schedule import warmup_cosine
+from ridgeformer.training.spectral import fit_spectrum
 from ridgeformer.training.state import TrainState
 from ridgeformer.types import Array
 
@@ -28,7 +32,8 @@ _SMOOTHING = 0.98  # a running mean over about fifty steps
 _SCORE_SATURATION = 10.0  # losses of trained models stay below 5; an exploding one costs what it weighs in the log
 _SAFE_EVERY = 100  # steps between snapshots to go back to
 _PATIENCE = 20  # bad steps in a row before going back
-_MOST_REWINDS = 8  # each halves the step size: beyond a factor 256 nothing is learned any more
+_SMALLEST_FACTOR = 2.0**-8  # of the step size: with less, after eight rewinds, nothing is learned any more
+_SPARE_FACTOR = 2.0**-3  # for a random start when there are others: it is given up after three rewinds
 _SELECT_SEQUENCES = 65_536  # to rank finished legs
 
 
@@ -46,21 +51,29 @@ class StepInfo:
     smoothed: float
     """Running mean of the saturated loss."""
     rate: float
+    """Step size; in a second-order leg the share of the full step."""
     skipped: bool
     rewound: bool
 
 
 class Trainer:
-    """The legs of one run. Holds nothing that changes: all of a run's progress is in its `TrainState`."""
+    """The legs of one run. Its progress is in a `TrainState`; kept here is only what can be drawn again."""
 
-    def __init__(self, config: TrainConfig, threads: int | None = None, tamper: Tamper | None = None) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        threads: int | None = None,
+        tamper: Tamper | None = None,
+        plan: Sequence[Leg] | None = None,
+    ) -> None:
         self.config = config
         self.task = config.task
-        self.legs = legs(config)
+        self.legs = tuple(legs(config) if plan is None else plan)
         self.total_steps = sum(leg.steps for leg in self.legs)
         self._template = self._fresh(self.legs[0], 0)
         self._threads = threads
         self._tamper = tamper
+        self._pools: dict[int, Pool] = {}
 
     def start(self) -> TrainState:
         """The state before the first step."""
@@ -72,7 +85,7 @@ class Trainer:
 
     def diverged(self, state: TrainState) -> bool:
         """Whether the guard has given up."""
-        return state.rewinds > _MOST_REWINDS
+        return state.rate_factor < _SMALLEST_FACTOR
 
     def model(self, state: TrainState) -> LinearTransformer:
         """The run's result so far: the best finished leg, or the last safe weights if none is finished."""
@@ -82,6 +95,15 @@ class Trainer:
     def step(self, state: TrainState) -> tuple[TrainState, StepInfo]:
         """Do one step."""
         leg = self.legs[state.leg]
+        if isinstance(leg, AdamLeg):
+            state, info = self._adam_step(state, leg)
+        elif isinstance(leg, PoolLeg):
+            state, info = self._pool_step(state, leg)
+        else:
+            state, info = self._spectral_step(state, leg)
+        return (self._next_leg(state) if state.step == leg.steps else state), info
+
+    def _adam_step(self, state: TrainState, leg: AdamLeg) -> tuple[TrainState, StepInfo]:
         model = self._template.unflatten(state.vector)
         state = self._mined(state, leg, model)
         losses, gradient = self._gradient(state, leg, model)
@@ -93,22 +115,89 @@ class Trainer:
         if bad:
             state = replace(state, skipped=state.skipped + 1, bad_in_a_row=state.bad_in_a_row + 1)
             if state.bad_in_a_row >= _PATIENCE:
-                state, rewound = _rewind(state, leg), True
+                state, rewound = self._rewind(state, leg), True
         else:
             state = _advance(state, gradient, rate, robust)
-        info = StepInfo(leg.name, state.step, state.total, _mean(losses), state.smoothed, rate, bad, rewound)
-        if state.step == leg.steps:
-            state = self._next_leg(state)
-        return state, info
+        return state, StepInfo(leg.name, state.step, state.total, _mean(losses), state.smoothed, rate, bad, rewound)
 
-    def _mined(self, state: TrainState, leg: Leg, model: LinearTransformer) -> TrainState:
+    def _rewind(self, state: TrainState, leg: AdamLeg) -> TrainState:
+        """Back to the last safe weights, with half the step size and fresh moments; or on to the next random start."""
+        factor = state.rate_factor / 2
+        if factor < _SPARE_FACTOR and self._spare(state):
+            rest = leg.steps - state.step
+            state, factor = replace(state, step=leg.steps, total=state.total + rest), 1.0
+        return replace(
+            state,
+            vector=state.safe_vector,
+            adam=Adam.start(len(state.vector), square_decay=leg.square_decay),
+            bad_in_a_row=0,
+            rewinds=state.rewinds + 1,
+            rate_factor=factor,
+        )
+
+    def _spare(self, state: TrainState) -> bool:
+        """Whether this leg is one random start among others that can take its place."""
+        later = any(leg.start == "init" for leg in self.legs[state.leg + 1 :])
+        return self.legs[state.leg].start == "init" and (later or np.isfinite(state.best_score))
+
+    def _pool_step(self, state: TrainState, leg: PoolLeg) -> tuple[TrainState, StepInfo]:
+        """One iteration of L-BFGS. When it has converged the rest of the leg's steps count as done."""
+        function = pool_function(
+            self._template.astype(np.float64),
+            self._pool(state.leg, leg, state.safe_vector),
+            leg.saturation,
+            self._threads,
+            None if self._tamper is None else partial(self._tamper, state.total),
+        )
+        curvature = state.curvature or QuasiNewton.start(function, state.vector)
+        vector, share = state.vector, 0.0
+        lost = not np.isfinite(curvature.value)
+        if not curvature.converged:
+            curvature, vector, share = curvature.iterate(function, vector)
+        done = leg.steps - state.step if curvature.converged else 1
+        loss = float(np.exp(curvature.value))
+        state = replace(
+            state,
+            vector=vector,
+            curvature=curvature,
+            step=state.step + done,
+            total=state.total + done,
+            skipped=state.skipped + lost,
+            smoothed=loss,
+        )
+        return state, StepInfo(leg.name, state.step, state.total, loss, loss, share, lost, False)
+
+    def _pool(self, number: int, leg: PoolLeg, start: Array) -> Pool:
+        """The leg's pool: decided by the run's seed, the leg and the weights it started from; the latest is kept."""
+        if number not in self._pools:
+            self._pools.clear()
+            if leg.sift:
+                model = self._template.astype(np.float64).unflatten(start)
+                self._pools[number] = sifted_pool(model, self.task, leg.pool, leg.sift, self.config.seed, number)
+            else:
+                self._pools[number] = stretched_pool(self.task, leg.pool, leg.stretch, self.config.seed, number)
+        return self._pools[number]
+
+    def _spectral_step(self, state: TrainState, leg: SpectralLeg) -> tuple[TrainState, StepInfo]:
+        """Fit the best GD++ model and take it over, in the first head; further heads stay at zero."""
+        found = fit_spectrum(self.task, self.config.layers, self.config.seed, state.leg).embed(self.config.model)
+        parameters = {}
+        for name, array in self._template.parameters.items():
+            parameters[name] = np.zeros_like(array)
+            parameters[name][:, 0] = found.parameters[name][:, 0]
+        vector = self._template.replace(parameters).flatten().astype(np.float64)
+        loss = self._score(self._template.unflatten(vector))
+        state = replace(state, vector=vector, step=1, total=state.total + 1, smoothed=loss)
+        return state, StepInfo(leg.name, 1, state.total, loss, loss, 1.0, False, False)
+
+    def _mined(self, state: TrainState, leg: AdamLeg, model: LinearTransformer) -> TrainState:
         mining = leg.mining
         if mining is None or state.step < mining.first_step or (state.step - mining.first_step) % mining.every:
             return state
         names = {"batch": leg.batch, "seed": self.config.seed, "step": state.total}
         return replace(state, memory=mine(model, self.task, mining, **names, memory=state.memory))
 
-    def _gradient(self, state: TrainState, leg: Leg, model: LinearTransformer) -> tuple[Array, Array]:
+    def _gradient(self, state: TrainState, leg: AdamLeg, model: LinearTransformer) -> tuple[Array, Array]:
         losses, gradient = losses_and_gradient(
             model,
             self.task,
@@ -132,10 +221,10 @@ class Trainer:
     def _next_leg(self, state: TrainState) -> TrainState:
         """Score the finished leg, and get the parameters that the next one starts from."""
         score = self._score(self._template.unflatten(state.vector))
-        if score < state.best_score:
+        if score <= state.best_score * (1 + self.legs[state.leg].tolerance):
             state = replace(state, best_score=score, best_vector=state.vector)
         number = state.leg + 1
-        vector, memory, lowest = state.vector, state.memory, state.lowest
+        vector, memory, lowest, adam = state.vector, state.memory, state.lowest, state.adam
         if number < len(self.legs):
             leg = self.legs[number]
             if leg.start == "init":
@@ -143,9 +232,8 @@ class Trainer:
                 lowest = float("inf")
             elif leg.start == "best":
                 vector = state.best_vector
-            adam = Adam.start(len(vector), square_decay=leg.square_decay)
-        else:
-            adam = state.adam
+            if isinstance(leg, AdamLeg):
+                adam = Adam.start(len(vector), square_decay=leg.square_decay)
         return replace(
             state,
             leg=number,
@@ -154,6 +242,7 @@ class Trainer:
             safe_vector=vector,
             adam=adam,
             memory=memory,
+            curvature=None,
             bad_in_a_row=0,
             rate_factor=1.0,
             smoothed=float("nan"),
@@ -169,7 +258,7 @@ class Trainer:
             heads=config.heads,
             seed=config.seed * 1000 + number,  # every leg its own start
             scale=leg.init_scale,
-            dtype=config.precision,
+            dtype=config.dtype,
         )
 
     def _score(self, model: LinearTransformer) -> float:
@@ -194,20 +283,11 @@ def _advance(state: TrainState, gradient: Array, rate: float, robust: float) -> 
 
 
 def _exploded(losses: Array, robust: float, state: TrainState) -> bool:
-    """Whether most contexts explode, or the batch is far worse than the run has been: ten times its lowest loss."""
-    return bool((~(losses < EXPLODED)).mean() > 0.5) or robust > 10 * state.lowest + 1
+    """Whether every context explodes, or the batch is far worse than the run has been: ten times its lowest loss.
 
-
-def _rewind(state: TrainState, leg: Leg) -> TrainState:
-    """Back to the last safe weights, with half the step size and fresh moments."""
-    return replace(
-        state,
-        vector=state.safe_vector,
-        adam=Adam.start(len(state.vector), square_decay=leg.square_decay),
-        bad_in_a_row=0,
-        rewinds=state.rewinds + 1,
-        rate_factor=state.rate_factor / 2,
-    )
+    Random weights may explode on most contexts; as long as some are left there is a gradient that leads away.
+    """
+    return not (losses < EXPLODED).any() or robust > 10 * state.lowest + 1
 
 
 def _saturated_mean(losses: Array) -> float:

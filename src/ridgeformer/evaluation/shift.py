@@ -1,0 +1,349 @@
+"""Sequences that differ from those of training, one named way at a time or several at once.
+
+A scenario changes the tokens that a task draws: ``kappa:10`` stretches the features, ``student:5`` gives the noise
+heavy tails, ``kappa:10+student:5`` does both. At its neutral value (``kappa:1``) it changes nothing.
+
+**Loss.** The query is drawn like the features, x_t ~ N(0, C), so the loss ½(ŷ − y_t)² averages to ½(ŵ − w)ᵀ C (ŵ − w).
+
+**Reference.** Ridge regression on the same data that is told the scenario: w_ref = (Σ + v I)⁻¹ α with
+v = (noise standard deviation / scale of w)². Given X and σ, with Gaussian noise, that is the posterior mean of w,
+however the features were drawn, so no predictor can beat it on average, whatever C. Under Student's t or outliers it is
+the best predictor that is linear in y, told the effective standard deviation of the noise, and one that is not linear
+can be better: AdaRR is under outliers, which show in its σ̂². There, and only there, a ratio below 1 is possible.
+
+**Excess.** What "adjusted" means here: expected loss minus that of the reference. Where the reference is the posterior
+mean, that is the mean of ½(ŵ − w_ref)ᵀ C (ŵ − w_ref), which varies least; elsewhere the mean of paired differences.
+
+**Heavy tails.** A model of L layers is a polynomial of degree up to 3^L in its tokens. Under Student's t its expected
+loss is infinite unless ν is larger than any in use, and a finite mean over a sample means only that the sample was
+kind: this is what `tail_dominated` is for. For ν ≤ 4 even the loss of ridge regression has no variance, hence no error
+bar.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ridgeformer.checks import one_of, shortened
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError
+from ridgeformer.evaluation.losses import CHUNK
+from ridgeformer.noise import Fixed
+from ridgeformer.streams import Purpose, token_rng
+from ridgeformer.task import Task
+from ridgeformer.types import Array
+
+_LARGEST = 1e6  # of factors and levels: squares of targets then stay far from overflow, also in float32
+_NUMBERS = 8_000_000  # of tokens in memory at a time: 64 MB
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sequences before their targets are put together, y = Xw + ξ."""
+
+    X: Array  # (batch, n, d)
+    noise: Array  # ξ, (batch, n)
+    weights: Array  # w, (batch, d)
+    sigma: Array  # (batch,), standard deviation of ξ
+    scale: float  # of w ~ N(0, scale² I)
+    variances: Array  # (d,), the diagonal of C
+
+
+class Scenario(ABC):
+    """One way to differ. Subclasses say in ``form`` how they are written, and override what they change."""
+
+    form: ClassVar[str]
+    gaussian: ClassVar[bool] = True
+    """Whether the noise stays Gaussian, so that the reference stays the posterior mean."""
+    stream: ClassVar[int] = 0
+    """Names the random stream of what the scenario draws itself; part of every result."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, text: str) -> Scenario:
+        """From the part of a spec behind the colon."""
+
+    def change_task(self, task: Task) -> Task:
+        """The task to draw tokens from."""
+        return task
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """The tokens after the change."""
+        return tokens
+
+
+def _number(cls: type[Scenario], text: str, low: float, high: float = _LARGEST) -> float:
+    """The number in a spec, within bounds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise InputError(f"A shift {cls.form} needs a number from {low:g} to {high:g}, not {shortened(text)}.")
+    return value
+
+
+@dataclass(frozen=True)
+class Examples(Scenario):
+    """Another number of examples in a context."""
+
+    count: int
+    form: ClassVar[str] = "examples:40"
+
+    @classmethod
+    def read(cls, text: str) -> Examples:
+        """A whole number."""
+        value = _number(cls, text, 1)
+        if value != int(value):
+            raise InputError(f"A shift {cls.form} needs a whole number, not {shortened(text)}.")
+        return cls(int(value))
+
+    def change_task(self, task: Task) -> Task:
+        """n examples."""
+        return replace(task, context=self.count)
+
+
+@dataclass(frozen=True)
+class Noise(Scenario):
+    """Every σ times a factor."""
+
+    factor: float
+    form: ClassVar[str] = "noise:2"
+
+    @classmethod
+    def read(cls, text: str) -> Noise:
+        """The factor."""
+        return cls(_number(cls, text, 0))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """ξ and σ grow."""
+        return replace(tokens, noise=self.factor * tokens.noise, sigma=self.factor * tokens.sigma)
+
+
+@dataclass(frozen=True)
+class Level(Scenario):
+    """Every context at one σ, whatever the prior."""
+
+    sigma: float
+    form: ClassVar[str] = "sigma:8"
+
+    @classmethod
+    def read(cls, text: str) -> Level:
+        """The level."""
+        return cls(_number(cls, text, 0))
+
+    def change_task(self, task: Task) -> Task:
+        """A fixed σ."""
+        return replace(task, noise=Fixed(self.sigma))
+
+
+@dataclass(frozen=True)
+class Anisotropy(Scenario):
+    """Features with unequal variances: condition number κ, trace d, evenly spaced on a log scale along the axes."""
+
+    kappa: float
+    form: ClassVar[str] = "kappa:10"
+
+    @classmethod
+    def read(cls, text: str) -> Anisotropy:
+        """The condition number."""
+        return cls(_number(cls, text, 1))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """x ↦ C^½ x."""
+        dim = len(tokens.variances)
+        spread = self.kappa ** -np.linspace(0.0, 1.0, dim) if dim > 1 else np.ones(1)
+        variances = tokens.variances * spread * (dim / spread.sum())
+        return replace(tokens, X=tokens.X * np.sqrt(variances), variances=variances)
+
+
+@dataclass(frozen=True)
+class Student(Scenario):
+    """Noise from Student's t with ν degrees of freedom, scaled to variance σ² for ν > 2.
+
+    For ν ≤ 2 there is no variance: the noise is σ times a t variate, and the reference is told σ for want of better.
+    """
+
+    degrees: float
+    form: ClassVar[str] = "student:5"
+    gaussian: ClassVar[bool] = False
+    stream: ClassVar[int] = 1
+
+    @classmethod
+    def read(cls, text: str) -> Student:
+        """ν ≥ 1; inf is the normal distribution."""
+        return cls(_number(cls, text, 1, math.inf))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """A normal variate over sqrt(χ²_ν / ν) is a t variate, whose variance is ν / (ν − 2)."""
+        if math.isinf(self.degrees):
+            return tokens
+        square = rng.chisquare(self.degrees, tokens.noise.shape)
+        scale = self.degrees - 2 if self.degrees > 2 else self.degrees
+        return replace(tokens, noise=tokens.noise * np.sqrt(scale / square))
+
+
+@dataclass(frozen=True)
+class Outliers(Scenario):
+    """A share of the targets has its noise multiplied; which ones is not told."""
+
+    share: float
+    factor: float
+    form: ClassVar[str] = "outliers:0.05x10"
+    gaussian: ClassVar[bool] = False
+    stream: ClassVar[int] = 2
+
+    @classmethod
+    def read(cls, text: str) -> Outliers:
+        """Share, x, factor."""
+        share, cross, factor = text.partition("x")
+        if not cross:
+            raise InputError(f"A shift {cls.form} needs a share and a factor, not {shortened(text)}.")
+        return cls(_number(cls, share, 0, 1), _number(cls, factor, 0))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """The effective variance is σ² (1 + share (factor² − 1))."""
+        hit = rng.random(tokens.noise.shape) < self.share
+        growth = math.sqrt(1 + self.share * (self.factor**2 - 1))
+        noise = np.where(hit, self.factor * tokens.noise, tokens.noise)
+        return replace(tokens, noise=noise, sigma=growth * tokens.sigma)
+
+
+@dataclass(frozen=True)
+class Scale(Scenario):
+    """Weights from N(0, scale² I)."""
+
+    factor: float
+    form: ClassVar[str] = "scale:2"
+
+    @classmethod
+    def read(cls, text: str) -> Scale:
+        """The factor of ‖w‖, above 0."""
+        return cls(_number(cls, text, 1 / _LARGEST))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """w grows."""
+        return replace(tokens, weights=self.factor * tokens.weights, scale=self.factor * tokens.scale)
+
+
+@dataclass(frozen=True)
+class CorrelatedRows(Scenario):
+    """Consecutive examples resemble each other: x_i is autoregressive with correlation ρ, each still N(0, C)."""
+
+    correlation: float
+    form: ClassVar[str] = "rows:0.8"
+
+    @classmethod
+    def read(cls, text: str) -> CorrelatedRows:
+        """ρ between −1 and 1."""
+        return cls(_number(cls, text, -1, 1))
+
+    def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
+        """x_1 = z_1, x_i = ρ x_{i−1} + sqrt(1 − ρ²) z_i."""
+        X = tokens.X.copy()
+        for i in range(1, X.shape[1]):
+            X[:, i] = self.correlation * X[:, i - 1] + math.sqrt(1 - self.correlation**2) * X[:, i]
+        return replace(tokens, X=X)
+
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    kind.form.partition(":")[0]: kind
+    for kind in (Examples, Noise, Level, Anisotropy, Student, Outliers, Scale, CorrelatedRows)
+}
+"""By the name that specs begin with."""
+
+UNSHIFTED = "none"
+
+
+def parse_shift(spec: str) -> tuple[Scenario, ...]:
+    """Scenarios from a spec such as ``kappa:10+student:5``; ``none`` has none of them."""
+    if spec == UNSHIFTED:
+        return ()
+    found: dict[str, Scenario] = {}
+    for part in str(spec).split("+"):
+        name, colon, text = part.partition(":")
+        one_of("A shift", name, [*SCENARIOS, UNSHIFTED])
+        if name == UNSHIFTED or not colon:
+            raise InputError(
+                f"Cannot read the shift {shortened(spec)}; write for example {SCENARIOS.get(name, Scale).form}."
+            )
+        if name in found:
+            raise InputError(f"The shift {shortened(spec)} names {name} twice.")
+        found[name] = SCENARIOS[name].read(text)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class ShiftedDraw:
+    """A batch of shifted sequences."""
+
+    context: Context
+    weights: Array  # w, (batch, d)
+    sigma: Array  # (batch,), effective standard deviation of the noise
+    reference: Array  # w_ref, (batch, d)
+    variances: Array  # (d,), the diagonal of C
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A task under a shift."""
+
+    task: Task
+    spec: str = UNSHIFTED
+
+    def __post_init__(self) -> None:
+        task = self.tokens_task
+        if task.context * task.dim > _NUMBERS:
+            raise InputError(
+                f"A shifted sequence may hold at most {_NUMBERS} numbers; n·d is {task.context * task.dim}."
+            )
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """What is changed, in the order of the spec."""
+        return parse_shift(self.spec)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the reference is the posterior mean of w given the data and σ."""
+        return all(scenario.gaussian for scenario in self.scenarios)
+
+    @property
+    def tokens_task(self) -> Task:
+        """The task whose tokens are changed."""
+        task = self.task
+        for scenario in self.scenarios:
+            task = scenario.change_task(task)
+        return task
+
+    def draw_tokens(
+        self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE
+    ) -> tuple[Tokens, Array]:
+        """The changed tokens, and their targets (batch, n)."""
+        drawn = self.tokens_task.draw_tokens(batch, seed=seed, step=step, purpose=purpose)
+        noise = drawn.y - np.einsum("bnd,bd->bn", drawn.X, drawn.weights)
+        tokens = Tokens(drawn.X, noise, drawn.weights, drawn.sigma, 1.0, np.ones(self.task.dim))
+        for scenario in self.scenarios:
+            # Steps stay below 2^63 (`Task.draw_tokens`), so streams numbered beyond it are no task's.
+            tokens = scenario.change_tokens(tokens, token_rng(seed, purpose, step + (scenario.stream << 64)))
+        return tokens, np.einsum("bnd,bd->bn", tokens.X, tokens.weights) + tokens.noise
+
+    def draw(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> ShiftedDraw:
+        """Sequences as Gram statistics, with the reference."""
+        tokens, y = self.draw_tokens(batch, seed=seed, step=step, purpose=purpose)
+        context = Context.from_tokens(tokens.X, y)
+        reference = context.ridge((tokens.sigma / tokens.scale) ** 2)
+        return ShiftedDraw(context, tokens.weights, tokens.sigma, reference, tokens.variances)
+
+    def chunks(self, sequences: int, seed: int) -> Iterator[ShiftedDraw]:
+        """Fresh sequences, a chunk at a time."""
+        task = self.tokens_task
+        chunk = max(1, min(CHUNK, _NUMBERS // (task.context * task.dim)))
+        for step, start in enumerate(range(0, sequences, chunk)):
+            yield self.draw(min(chunk, sequences - start), seed=seed, step=step, purpose=Purpose.EVALUATE)

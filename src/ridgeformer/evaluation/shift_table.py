@@ -1,0 +1,177 @@
+"""Predictors under shifts, beside the reference and AdaRR; who survives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.checks import whole_number
+from ridgeformer.errors import InputError
+from ridgeformer.evaluation.comparison import AnyPredictor, OnChunk, check_predictors
+from ridgeformer.evaluation.losses import half_square, predicted_weights
+from ridgeformer.evaluation.result import TAIL_DOMINATED
+from ridgeformer.evaluation.shift import UNSHIFTED, Shifted
+from ridgeformer.evaluation.statistics import Moments, Tail
+from ridgeformer.task import Task
+from ridgeformer.types import Array
+
+YARDSTICK = "AdaRR"
+"""Added to every table: it needs no training and knows nothing of the noise prior, so no shift of σ concerns it."""
+
+SURVIVAL_FACTOR = 1.25
+"""A predictor survives a shift if its loss is at most this multiple of AdaRR's. ConstRR, which does not adapt, has 1.18
+times AdaRR's loss on the U(0, 5) it is tuned to: who is worse than that under a shift has stopped adapting."""
+
+
+def default_scenarios(task: Task) -> tuple[str, ...]:
+    """No shift, and one of each kind. Student's t has five degrees of freedom, the fewest (whole) with error bars."""
+    examples = f"examples:{2 * task.context}"
+    return (UNSHIFTED, examples, "noise:2", "kappa:10", "student:5", "outliers:0.05x10", "scale:2", "rows:0.8")
+
+
+@dataclass(frozen=True)
+class ShiftResult:
+    """One predictor under one shift."""
+
+    loss: float
+    """Mean of ½(ŵ − w)ᵀ C (ŵ − w); infinite if any sequence gave a loss that is not finite."""
+    loss_error: float
+    ratio: float
+    """``loss`` over that of the reference on the same sequences."""
+    ratio_error: float
+    excess: float
+    """Expected loss minus the reference's; see `ridgeformer.evaluation.shift` for how it is estimated."""
+    excess_error: float
+    median: float
+    p99: float
+    maximum: float
+    """Of the loss, as the median and p99."""
+    top_share: float
+    """Share of ``loss`` that the worst 1 % of the sequences contribute."""
+    sequences: int
+    diverged: int
+    survives: bool
+    """Finite, not tail-dominated, and at most `SURVIVAL_FACTOR` times the loss of AdaRR."""
+
+    @property
+    def tail_dominated(self) -> bool:
+        """Whether a few sequences make up the mean."""
+        return self.top_share > TAIL_DOMINATED
+
+
+@dataclass(frozen=True)
+class ShiftTable:
+    """Predictors by shift."""
+
+    results: Mapping[str, Mapping[str, ShiftResult]]
+    """By spec, then by predictor; `YARDSTICK` is among them."""
+    references: Mapping[str, float]
+    """The loss of the reference under each spec."""
+
+
+def shift_table(
+    predictors: Mapping[str, AnyPredictor],
+    task: Task,
+    scenarios: Sequence[str] | None = None,
+    sequences: int = 20_000,
+    seed: int = 0,
+    on_chunk: OnChunk = None,
+) -> ShiftTable:
+    """Loss of every predictor under each shift, by default `default_scenarios`; all on the same sequences."""
+    from ridgeformer.baselines import AdaRR
+
+    sequences = whole_number("sequences", sequences, 1)
+    check_predictors(predictors)
+    specs = default_scenarios(task) if scenarios is None else tuple(dict.fromkeys(scenarios))
+    if isinstance(scenarios, str) or not specs:
+        raise InputError("scenarios must be a sequence of at least one spec, such as ['kappa:10', 'student:5'].")
+    predictors = predictors if YARDSTICK in predictors else {**predictors, YARDSTICK: AdaRR()}
+    shifted = {spec: Shifted(task, spec) for spec in specs}
+    results, references = {}, {}
+    for number, (spec, source) in enumerate(shifted.items()):
+        results[spec], references[spec] = _under_shift(
+            predictors, source, sequences, seed, on_chunk, number * sequences
+        )
+    return ShiftTable(results, references)
+
+
+def _under_shift(
+    predictors: Mapping[str, AnyPredictor], shifted: Shifted, sequences: int, seed: int, on_chunk: OnChunk, done: int
+) -> tuple[dict[str, ShiftResult], float]:
+    tallies = {name: _ShiftTally(sequences) for name in predictors}
+    for draw in shifted.chunks(sequences, seed):
+        expected = half_square(draw.reference, draw.weights, draw.variances)
+        for name, predictor in predictors.items():
+            weights = predicted_weights(predictor, draw.context, draw.reference)
+            losses = half_square(weights, draw.weights, draw.variances)
+            with np.errstate(invalid="ignore"):
+                apart = half_square(weights, draw.reference, draw.variances) if shifted.gaussian else losses - expected
+            tallies[name].add(losses, expected, apart)
+        done += len(draw.sigma)
+        if on_chunk is not None:
+            on_chunk(done)
+    limit = SURVIVAL_FACTOR * tallies[YARDSTICK].mean_loss
+    return {name: tally.result(limit) for name, tally in tallies.items()}, tallies[YARDSTICK].reference
+
+
+class _ShiftTally:
+    """One predictor's losses under one shift, as they come."""
+
+    def __init__(self, sequences: int) -> None:
+        self._moments = Moments(4)
+        self._tail = Tail(sequences)
+
+    def add(self, losses: Array, expected: Array, apart: Array) -> None:
+        """Take in losses, those of the reference, and excesses, (batch,) each."""
+        with np.errstate(invalid="ignore"):
+            self._moments.add(np.stack([losses, expected, losses - expected, apart]))
+        self._tail.add(losses)
+
+    @property
+    def mean_loss(self) -> float:
+        """Infinite if any loss is."""
+        mean = float(self._moments.mean[0])
+        return mean if math.isfinite(mean) else math.inf
+
+    @property
+    def reference(self) -> float:
+        """The reference's loss."""
+        return float(self._moments.mean[1])
+
+    def result(self, limit: float) -> ShiftResult:
+        """The verdict: survivors stay within ``limit``."""
+        loss, reference, excess = self.mean_loss, self.reference, float(self._moments.mean[3])
+        errors = self._moments.error
+        median, p99, top_share = self._tail.summary(loss)
+        ratio, ratio_error = self._ratio(loss, reference)
+        alive = math.isfinite(loss) and top_share <= TAIL_DOMINATED and loss <= limit
+        return ShiftResult(
+            loss=loss,
+            loss_error=float(errors[0]),
+            ratio=ratio,
+            ratio_error=ratio_error,
+            excess=excess if math.isfinite(excess) else math.inf,
+            excess_error=float(errors[3]),
+            median=median,
+            p99=p99,
+            maximum=self._tail.maximum,
+            top_share=top_share,
+            sequences=self._moments.count,
+            diverged=self._tail.diverged,
+            survives=alive,
+        )
+
+    def _ratio(self, loss: float, reference: float) -> tuple[float, float]:
+        """Loss over the reference's, l/r, with its standard error: that of l − ratio·r, over r (the delta method)."""
+        if loss == reference:
+            return 1.0, 0.0
+        if reference == 0 or not math.isfinite(loss):
+            return math.inf, math.inf
+        ratio = loss / reference
+        own, its, between = map(float, self._moments.variance[:3])
+        covariance = (own + its - between) / 2
+        variance = max(0.0, own + ratio**2 * its - 2 * ratio * covariance)
+        return ratio, math.sqrt(variance / self._moments.count) / reference

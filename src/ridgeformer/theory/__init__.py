@@ -1,0 +1,71 @@
+"""The paper's theory, executable: each result as a function of any model and any context, with a numerical check.
+
+| result | says | module |
+|---|---|---|
+| Theorem 4.1, Lemma 4.3 | every layer keeps a linear model (M, u, a, w) of its context | `implicit_model` |
+| Lemma 4.4 | a diagonal layer is gradient descent with momentum | `momentum` |
+| Theorem 4.2 | x(1)² cannot be represented | `nonlinear_limit` |
+| Theorem 5.1 | GD++ is a second-order method: O(log κ + log log 1/ε) layers | `second_order` |
+| Theorem 5.2 | two layers reach optimal ridge regression at two noise levels | `two_layer` |
+| Section 5.3 | ω_xy adapts the step size to the noise | `step_size` |
+
+`run_checks` holds all of them against numbers. Plain NumPy in float64; slips of the print are named where they occur.
+"""
+
+from __future__ import annotations
+
+from ridgeformer.theory.checks import run_checks
+from ridgeformer.theory.implicit_model import ImplicitModel, Statistics, difference_from_tokens, implicit_models
+from ridgeformer.theory.measure import Check
+from ridgeformer.theory.momentum import MomentumLayer, difference_from_recursion, momentum_layers
+from ridgeformer.theory.nonlinear_limit import (
+    CosineRecord,
+    cosine_records,
+    examples_needed,
+    expected_cosine,
+    output_cosines,
+    reachable_cosine,
+)
+from ridgeformer.theory.second_order import (
+    IterationCount,
+    condition_excesses,
+    iteration_counts,
+    layer_bound,
+    layers_needed,
+    second_order_network,
+)
+from ridgeformer.theory.step_size import StepSize, adaptive_step_network, effective_step_size, exact_step
+from ridgeformer.theory.two_layer import Convergence, convergence, fitted_rate, line_through, two_layer_network
+
+__all__ = [
+    "Check",
+    "Convergence",
+    "CosineRecord",
+    "ImplicitModel",
+    "IterationCount",
+    "MomentumLayer",
+    "Statistics",
+    "StepSize",
+    "adaptive_step_network",
+    "condition_excesses",
+    "convergence",
+    "cosine_records",
+    "difference_from_recursion",
+    "difference_from_tokens",
+    "effective_step_size",
+    "exact_step",
+    "examples_needed",
+    "expected_cosine",
+    "fitted_rate",
+    "implicit_models",
+    "iteration_counts",
+    "layer_bound",
+    "layers_needed",
+    "line_through",
+    "momentum_layers",
+    "output_cosines",
+    "reachable_cosine",
+    "run_checks",
+    "second_order_network",
+    "two_layer_network",
+]

@@ -1,0 +1,374 @@
+"""Every result of the paper's theory held against numbers: what `ridgeformer explain --check` prints.
+
+Equalities are tried on random weights over many shapes, constructions on many problems. Where the print has a slip, a
+check of its own shows that the printed variant is wrong by far more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ridgeformer.checks import whole_number
+from ridgeformer.context import Context
+from ridgeformer.forward import gram_weights
+from ridgeformer.model import KINDS, LinearTransformer
+from ridgeformer.streams import Purpose, check_seed, token_rng
+from ridgeformer.theory import implicit_model, momentum, nonlinear_limit, second_order, step_size, two_layer
+from ridgeformer.theory.measure import Check, relative_difference
+from ridgeformer.theory.samples import Sample, random_model, random_sample
+
+ROUNDING = 1e-10
+"""Bound for equalities in float64. Measured: 1e-14, and 1e-12 for Lemma 4.4 where Σ is nearly singular (n = d)."""
+VISIBLE = 1e-3
+"""What a wrong term must at least amount to, in its worst case: far above rounding, far below the tokens themselves."""
+
+# (dim, n, layers, heads): n = 1, n < d, n = d, n = d + 1, n ≫ d; every depth from 1 to 6 and up to three heads.
+SHAPES = (
+    (1, 1, 2, 1),
+    (1, 200, 3, 2),
+    (2, 1, 4, 3),
+    (2, 3, 6, 1),
+    (3, 20, 1, 3),
+    (5, 3, 2, 2),
+    (5, 5, 5, 1),
+    (5, 100, 3, 1),
+    (8, 9, 4, 2),
+    (10, 20, 7, 1),
+    (12, 4, 3, 3),
+    (12, 13, 2, 1),
+    (12, 200, 6, 2),
+)
+ROUNDS = 3  # weights and contexts tried for each shape
+BATCH = 4
+
+
+class _Case(NamedTuple):
+    model: LinearTransformer
+    sample: Sample
+
+    @property
+    def label(self) -> str:
+        model, n = self.model, self.sample.y.shape[1]
+        return f"{model.kind}, d = {model.dim}, n = {n}, L = {model.layers}, H = {model.heads}"
+
+
+def run_checks(seed: int = 0, model: LinearTransformer | None = None, examples: int | None = None) -> list[Check]:
+    """All checks, in the order of the paper; with ``model``, also those results that speak of a given model.
+
+    ``examples``: length of the contexts ``model`` is tried on; twice its dimension, the paper's ratio, unless told.
+    """
+    seed = check_seed(seed)
+    cases = list(_random_cases(token_rng(seed, Purpose.EXPLORE, 0)))
+    checks = [
+        *_implicit_model(cases),
+        *_momentum(cases),
+        *_nonlinear_limit(token_rng(seed, Purpose.EXPLORE, 1)),
+        *_second_order(token_rng(seed, Purpose.EXPLORE, 2)),
+        *_two_layer(seed),
+        *_step_size(cases, token_rng(seed, Purpose.EXPLORE, 3)),
+    ]
+    if model is not None:
+        n = 2 * model.dim if examples is None else whole_number("examples", examples, 1)
+        checks += _given_model(model, n, token_rng(seed, Purpose.EXPLORE, 4))
+    return checks
+
+
+def _random_cases(rng: np.random.Generator) -> Iterator[_Case]:
+    for dim, n, layers, heads in SHAPES * ROUNDS:
+        sample = random_sample(rng, BATCH, n, dim)
+        for kind in KINDS:
+            yield _Case(random_model(rng, kind, layers, heads, dim, sample.context.gram), sample)
+
+
+def _worst(pairs: Iterator[tuple[float, _Case]]) -> tuple[float, str]:
+    """The largest number and the case it comes from; NaN counts as largest."""
+    value, case = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
+    return value, case.label
+
+
+def _implicit_model(cases: list[_Case]) -> list[Check]:
+    difference, printed = implicit_model.difference_from_tokens, implicit_model.printed_next_layer
+    error, where = _worst((difference(case.model, *case.sample), case) for case in cases)
+    deep = [case for case in cases if case.model.kind != "gdpp" and case.model.layers > 1]
+    slip, slip_where = _worst((difference(case.model, *case.sample, recursion=printed), case) for case in deep)
+    return [
+        Check.at_most(
+            "Theorem 4.1, Lemma 4.3",
+            "Context and query tokens after every layer are M x + y u and a y − <w, x>, by the recursion.",
+            error,
+            ROUNDING,
+            f"largest relative difference from the token transformer over {len(cases)} models; worst: {where}",
+        ),
+        Check.at_least(
+            "Lemma 4.3, slip",
+            "With the printed + b wᵀ in M' in place of − b wᵀ the tokens differ.",
+            slip,
+            VISIBLE,
+            f"largest relative difference over {len(deep)} diag and full models of two or more layers; {slip_where}",
+        ),
+    ]
+
+
+def _momentum(cases: list[_Case]) -> list[Check]:
+    difference = momentum.difference_from_recursion
+    diagonal = [case for case in cases if case.model.kind != "full"]
+    checks = []
+    for few, name, words in ((False, "Lemma 4.4", "w* = OLS"), (True, "Lemma 4.4, n < d", "w* of least norm")):
+        chosen = [case for case in diagonal if (case.sample.y.shape[1] < case.model.dim) == few]
+        error, where = _worst((difference(case.model, case.sample.context), case) for case in chosen)
+        checks.append(
+            Check.at_most(
+                name,
+                f"u' = (I − Λ) u + Γ g and w' = (1 + s) w − Π g − Φ u; {words}.",
+                error,
+                ROUNDING,
+                f"largest relative difference from Lemma 4.3 over {len(chosen)} diag and gdpp models; worst: {where}",
+            )
+        )
+    deep = [case for case in diagonal if case.model.kind == "diag" and case.model.layers > 2]
+    slip, where = _worst((difference(case.model, case.sample.context, printed=True), case) for case in deep)
+    return [
+        *checks,
+        Check.at_least(
+            "Lemma 4.4, slip",
+            "With the printed M + a u w*ᵀ in Γ and Π in place of M + u w*ᵀ, u and w differ.",
+            slip,
+            VISIBLE,
+            f"largest relative difference over {len(deep)} diag models of three or more layers; {where}",
+        ),
+    ]
+
+
+def _nonlinear_limit(rng: np.random.Generator) -> list[Check]:
+    bound = nonlinear_limit.PRINTED_BOUND
+    dims = (1, 5, 10)
+    long = [nonlinear_limit.cosine_records(d, [_LONG * nonlinear_limit.examples_needed(d)], rng)[0] for d in dims]
+    short = nonlinear_limit.cosine_records(10, [20], rng)[0]
+    sizes = ", ".join(f"d = {r.dim} and n = {r.examples}" for r in long)
+    ratio = max(abs(np.log(_mean_reachable(rng, d) / nonlinear_limit.expected_cosine(d, _MANY))) for d in dims)
+    return [
+        Check.at_most(
+            "Theorem 4.2",
+            "Outputs of random models have a cosine of at most 0.1 with x(1)² once n ≥ 2500 (d + 4).",
+            max(record.largest for record in long),
+            bound,
+            f"largest over three kinds, all layers, 8 contexts each of {sizes}",
+        ),
+        Check.at_most(
+            "Theorem 4.2, any model",
+            "No linear transformer whatever reaches a cosine of 0.1 in these contexts.",
+            max(record.reachable for record in long),
+            bound,
+            "largest cosine between x(1)² and its projection onto the span of X and y",
+        ),
+        Check.at_most(
+            "Theorem 4.2, size",
+            "The cosine within reach is sqrt((d + 4)/n).",
+            float(ratio),
+            np.log(1.2),
+            f"largest |log ratio| of measured and derived, {_CONTEXTS} contexts, n = {_MANY}, d in {dims}",
+        ),
+        Check.at_least(
+            "Theorem 4.2, condition",
+            "n ≫ d is needed: in contexts of the paper's size, d = 10 and n = 20, far more is within reach.",
+            short.reachable,
+            bound,
+            f"derived: {short.expected:.2f}",
+        ),
+    ]
+
+
+# The expected cosine is 0.1 at n = 100 (d + 4), and its spread at d = 1 is as large as itself. With 25 times as many
+# examples 0.1 is five standard deviations away.
+_LONG = 25
+# At d = 1 the mean square over 400 contexts is known to sqrt(2/400) = 7 %, the root to 3.5 %: a fifth of log 1.2.
+_CONTEXTS, _MANY = 400, 1000
+
+
+def _mean_reachable(rng: np.random.Generator, dim: int) -> float:
+    sample = random_sample(rng, _CONTEXTS, _MANY, dim, sigma=0.0)
+    return float(np.sqrt((nonlinear_limit.reachable_cosine(sample.X, sample.y) ** 2).mean()))
+
+
+def _second_order(rng: np.random.Generator) -> list[Check]:
+    kappas, epsilons, dim = (1.0, 3.0, 30.0, 1e3, 1e5), (0.1, 1e-3, 1e-6, 1e-9), 12
+    worst, spare, shorter = 0.0, 1000, np.inf
+    for kappa in kappas:
+        values = second_order.log_spectrum(dim, kappa, largest=7.0)
+        context = second_order.context_with_spectrum(values, rng.standard_normal(dim), rng, residual_energy=3.0)
+        ends = second_order.context_with_spectrum(values[[0, -1]], np.ones(2), rng)
+        for epsilon in epsilons:
+            network = second_order.second_order_network(dim, kappa, epsilon, largest=7.0)
+            worst = max(worst, _error_of_ols(network, context) / epsilon)
+            spare = min(spare, second_order.layer_bound(kappa, epsilon) - network.layers)
+            if network.layers > 1:
+                shorter = min(shorter, _error_of_ols(_one_layer_fewer(kappa, epsilon), ends) / epsilon)
+    counts = second_order.iteration_counts((1e2, 1e4), (1e-4, 1e-8))
+    gain = min(min(c.gradient_descent, c.conjugate_gradients or c.gradient_descent) / c.gdpp_layers for c in counts)
+    last = counts[-1]
+    return [
+        Check.at_most(
+            "Theorem 5.1",
+            "The constructed GD++ model reaches ‖ŵ − w*‖ ≤ ε ‖w*‖ in the ordinary forward pass.",
+            worst,
+            1.0,
+            f"largest error over ε; κ in {kappas}, ε in {epsilons}, noisy y, d = {dim}",
+        ),
+        Check.at_least(
+            "Theorem 5.1, layers",
+            "Its layers stay within 1 + ⌈log(κ/2)/log(25/16)⌉ + ⌈log₂(log(1/(1.5 ε))/log(4/3))⌉.",
+            spare,
+            0,
+            "fewest layers to spare in the same cases",
+        ),
+        Check.at_least(
+            "Theorem 5.1, tight",
+            "With one layer fewer it does not reach ε on the worst spectrum, both ends of [μ, ν].",
+            shorter,
+            1.0,
+            "smallest error over ε in the same cases",
+        ),
+        Check.at_least(
+            "Theorem 5.1, other methods",
+            "Gradient descent and conjugate gradients take several times as many steps.",
+            gain,
+            3.0,
+            f"fewest steps over layers, κ in (1e2, 1e4), ε in (1e-4, 1e-8); at the largest: {last.gdpp_layers} layers, "
+            f"{last.gradient_descent} gradient steps, {last.conjugate_gradients} conjugate gradients",
+        ),
+    ]
+
+
+def _error_of_ols(network: LinearTransformer, context: Context) -> float:
+    best = context.ridge(0.0)
+    return float(np.linalg.norm(gram_weights(network, context.gram) - best) / np.linalg.norm(best))
+
+
+def _one_layer_fewer(kappa: float, epsilon: float) -> LinearTransformer:
+    """The best network of the construction with one layer less than ε needs: that of the ε it does reach."""
+    layers = second_order.layers_needed(kappa, epsilon) - 1
+    excess = second_order.condition_excesses(kappa, layers - 1)[-1]
+    reached = excess / (2 + excess)  # (κ − 1)/(κ + 1)
+    return second_order.second_order_network(2, kappa, min(reached * (1 + 1e-9), 1 - 1e-9), largest=7.0)
+
+
+def _two_layer(seed: int) -> list[Check]:
+    pairs, sizes = ((1.0, 3.0), (0.0, 2.0), (0.5, 0.5), (0.2, 5.0)), (1000, 10_000, 100_000, 1_000_000)
+    largest, rates = 0.0, []
+    for pair in pairs:
+        rows = two_layer.convergence(*pair, sizes=sizes, seed=seed)
+        largest = max(largest, *(row.error for row in rows if row.examples == sizes[-1]))
+        rates += [two_layer.fitted_rate(rows, sigma) for sigma in dict.fromkeys(pair)]
+    printed = two_layer.convergence(1.0, 3.0, sizes=sizes[-1:], seed=seed, printed=True)
+    return [
+        Check.at_most(
+            "Theorem 5.2",
+            "The two-layer model comes within 5 % of optimal ridge regression at both noise levels, n = 1 000 000.",
+            largest,
+            0.05,
+            f"largest ‖ŵ − w*‖ over ‖w*‖ (root mean squares, 400 contexts, d = 5); (σ1, σ2) in {pairs}",
+        ),
+        Check.at_most(
+            "Theorem 5.2, rate",
+            "The distance falls as n^(−1/2).",
+            max(abs(rate + 0.5) for rate in rates),
+            0.05,
+            f"largest |slope + 1/2| of log error against log n, n from {sizes[0]} to {sizes[-1]}; slopes "
+            + ", ".join(f"{rate:.3f}" for rate in rates),
+        ),
+        Check.at_least(
+            "Theorem 5.2, slip",
+            "With the printed sign, w¹ = +ω_yx α, the model gives minus the ridge solution: an error of 2.",
+            min(row.error for row in printed),
+            1.9,
+            "smallest ‖ŵ − w*‖ over ‖w*‖ for σ in (1, 3), n = 1 000 000",
+        ),
+    ]
+
+
+def _step_size(cases: list[_Case], rng: np.random.Generator) -> list[Check]:
+    start, later, approximate = 0.0, 0.0, 0.0
+    for case in cases:
+        context = case.sample.context
+        energy = context.energy.max()
+        xy, yx = rng.uniform(-0.9, 0.9, 2) / energy  # so that 1 + ω_xy λ is between 0.1 and 1.9
+        network = step_size.adaptive_step_network(case.model.dim, xy, yx)
+        weights = gram_weights(network, context.gram)
+        start = max(start, relative_difference(step_size.exact_step(xy, yx, context)[:, None] * context.cross, weights))
+        by_print = step_size.printed_step(xy, yx, context)[:, None] * context.cross
+        approximate = max(approximate, relative_difference(by_print, weights))
+        longer = _followed_by(case.model, network)
+        state = implicit_model.implicit_models(case.model, context)[-1]
+        expected = implicit_model.implicit_models(longer, context)[-1].w
+        later = max(later, relative_difference(step_size.two_layer_update(state, context, xy, yx), expected))
+    return [
+        Check.at_most(
+            "Section 5.3",
+            "ω_xy, then ω_yx, is one gradient step of size −ω_yx (1 + ω_xy Σ y²).",
+            start,
+            ROUNDING,
+            f"largest relative difference from the forward pass over {len(cases)} contexts and weights",
+        ),
+        Check.at_most(
+            "Section 5.3, later layers",
+            "Behind any layers: w'' = (1 − η ω_xy ‖α‖²) w + η Mᵀ α with η = −ω_yx (1 + ω_xy λ).",
+            later,
+            ROUNDING,
+            f"the same, behind {len(cases)} random models",
+        ),
+        Check.at_least(
+            "Section 5.3, approximation",
+            "The printed size, with the residuals of OLS in place of y, is not exact.",
+            approximate,
+            VISIBLE,
+            "largest relative difference of ŵ in the same contexts",
+        ),
+    ]
+
+
+def _followed_by(first: LinearTransformer, second: LinearTransformer) -> LinearTransformer:
+    """One full model that is ``first`` and then ``second``, which has one head."""
+    matrices = {}
+    for name, before, after in zip("PQ", first.attention_matrices(), second.attention_matrices(), strict=True):
+        padded = np.concatenate([after, np.zeros((len(after), first.heads - 1, *after.shape[2:]))], axis=1)
+        matrices[name] = np.concatenate([before, padded])
+    return LinearTransformer("full", first.dim, matrices)
+
+
+def _given_model(model: LinearTransformer, n: int, rng: np.random.Generator) -> list[Check]:
+    sample = random_sample(rng, 64, n, model.dim)
+    shape = f"64 contexts, n = {n}, σ = 1"
+    checks = [
+        Check.at_most(
+            "Theorem 4.1, this model",
+            "Its tokens after every layer are M x + y u and a y − <w, x>.",
+            implicit_model.difference_from_tokens(model, *sample),
+            ROUNDING,
+            shape,
+        )
+    ]
+    if model.kind != "full":
+        checks.append(
+            Check.at_most(
+                "Lemma 4.4, this model",
+                "Its layers are steps of gradient descent with momentum.",
+                momentum.difference_from_recursion(model, sample.context),
+                ROUNDING,
+                shape,
+            )
+        )
+    long = _LONG * nonlinear_limit.examples_needed(model.dim)
+    record = nonlinear_limit.cosine_records(model.dim, [long], rng, model, made_for=n)[0]
+    checks.append(
+        Check.at_most(
+            "Theorem 4.2, this model",
+            "Its outputs have a cosine of at most 0.1 with x(1)² in long contexts.",
+            record.largest,
+            nonlinear_limit.PRINTED_BOUND,
+            f"all layers, 8 contexts, n = {long}, attention averaged over them",
+        )
+    )
+    return checks

@@ -1,0 +1,104 @@
+"""Lemma 4.4: a layer of a diagonal linear transformer is a step of gradient descent with momentum.
+
+With w* = OLS, r_i = y_i − <w*, x_i> its residuals, ρ = Σ r_i², and g = Σ (a w* − w):
+
+    u' = (I − Λ) u + Γ g ,          Λ = −ω_xx Σ^l − ω_xy a² ρ I ,   Γ = a ω_xy (M + u w*ᵀ)
+    w' = (1 + s) w − Π g − Φ u ,    s = ω_yy λ^l ,   Π = ω_yx Mᵀ (M + u w*ᵀ) ,   Φ = a ρ ω_yx Mᵀ .
+
+Derivation: Lemma 4.3 with A = ω_xx Σ^l, b = ω_xy α^l, c = ω_yx α^l, δ = ω_yy λ^l, and y_i = <w*, x_i> + r_i in Theorem
+4.1: x_i^l = (M + u w*ᵀ) x_i + r_i u, y_i^l = <a w* − w, x_i> + a r_i. As Σ_i r_i x_i = 0,
+
+    α^l = (M + u w*ᵀ) g + a ρ u .
+
+Only Σ_i r_i x_i = 0 is used, so the lemma holds for every solution of the normal equations: with n < d, where w* is the
+one of least norm and ρ = 0, it holds unchanged.
+
+g is minus the gradient of ½ Σ (a y_i − <w, x_i>)² with regard to w, so ω_yx < 0 descends.
+
+Slip of the print: the proof has M + a u w*ᵀ in both Γ and Π. The factor a belongs to y_i^l, not to x_i^l, and is not
+there; `momentum_layers(..., printed=True)` puts it in, for comparison. The two agree while a = 1 or u = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError
+from ridgeformer.model import LinearTransformer
+from ridgeformer.theory.batched import dot, outer, times, transposed
+from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64
+from ridgeformer.theory.measure import relative_difference
+from ridgeformer.types import Array
+
+
+@dataclass(frozen=True)
+class MomentumLayer:
+    """The coefficients of Lemma 4.4 in one layer, for a batch of contexts."""
+
+    Lambda: Array  # (batch, d, d)
+    Gamma: Array  # (batch, d, d)
+    s: Array  # (batch,)
+    Pi: Array  # (batch, d, d)
+    Phi: Array  # (batch, d, d)
+    descent: Array
+    """g = Σ (a w* − w), (batch, d): minus the gradient of ½ Σ (a y_i − <w, x_i>)²."""
+
+    def update(self, u: Array, w: Array) -> tuple[Array, Array]:
+        """(u, w) after the layer."""
+        new_u = u - times(self.Lambda, u) + times(self.Gamma, self.descent)
+        new_w = (1 + self.s)[:, None] * w - times(self.Pi, self.descent) - times(self.Phi, u)
+        return new_u, new_w
+
+
+def momentum_layers(model: LinearTransformer, context: Context, printed: bool = False) -> list[MomentumLayer]:
+    """Λ, Γ, s, Π, Φ of every layer of a diag or gdpp model; ``printed`` keeps the slip of the paper's proof."""
+    if model.kind == "full":
+        raise InputError(
+            "Lemma 4.4 is about diag and gdpp models, whose layers are given by four numbers ω; a full model has none."
+        )
+    model, context = in_float64(model, context)
+    best = context.ridge(0.0)  # w*; of least norm if n < d
+    residual_energy = np.maximum(context.energy - dot(context.cross, best), 0.0)  # ρ = λ − <α, w*>
+    layers = []
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its weights
+        for omega, state in zip(model.omega(), implicit_models(model, context)[:-1], strict=True):
+            layers.append(_momentum_layer(omega, state, context, best, residual_energy, printed))
+    return layers
+
+
+def _momentum_layer(
+    omega: Array, state: ImplicitModel, context: Context, best: Array, residual_energy: Array, printed: bool
+) -> MomentumLayer:
+    xx, xy, yx, yy = omega
+    M, u, a, w = state.M, state.u, state.a, state.w
+    rho = residual_energy[:, None, None]
+    a_ = a[:, None, None]
+    moved = M + (a_ if printed else 1.0) * outer(u, best)  # x_i^l = (M + u w*ᵀ) x_i + r_i u
+    statistics = state.statistics(context)
+    return MomentumLayer(
+        Lambda=-xx * statistics.scatter - xy * a_**2 * rho * np.eye(context.dim),
+        Gamma=xy * a_ * moved,
+        s=yy * statistics.energy,
+        Pi=yx * transposed(M) @ moved,
+        Phi=yx * a_ * rho * transposed(M),
+        descent=times(context.scatter, a[:, None] * best - w),
+    )
+
+
+def difference_from_recursion(model: LinearTransformer, context: Context, printed: bool = False) -> float:
+    """How far Lemma 4.4 is from Lemma 4.3: largest relative difference of (u', w') over contexts and layers.
+
+    Rounding grows like ‖w*‖² where Σ is nearly singular (n close to d), for the terms with w* cancel.
+    """
+    model, context = in_float64(model, context)
+    states = implicit_models(model, context)
+    worst = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer, before, after in zip(momentum_layers(model, context, printed), states[:-1], states[1:], strict=True):
+            u, w = layer.update(before.u, before.w)
+            for found, expected in ((u, after.u), (w, after.w)):
+                worst = float(np.max([worst, relative_difference(found, expected)]))
+    return worst

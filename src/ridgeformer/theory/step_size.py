@@ -1,0 +1,92 @@
+"""Section 5.3: ω_xy, then ω_yx, is one gradient step whose size depends on the noise.
+
+A layer with ω_xy alone moves x_i by ω_xy y_i α and leaves y; one with ω_yx alone then takes a gradient step. Between
+them α is Σ_i y_i (x_i + ω_xy y_i α) = (1 + ω_xy λ) α, so at the start of a model, exactly and for every query,
+
+    ŵ = η α ,   η = −ω_yx (1 + ω_xy λ) ,   λ = Σ_i y_i² ,
+
+one gradient step from zero of size η: y_i is the residual of w = 0. With ω_xy < 0 noisier contexts take smaller steps.
+Behind other layers, in the state (M, u, a, w), the same two layers give, exactly (`two_layer_update`),
+
+    w'' = (1 − η ω_xy ‖α^l‖²) w + η Mᵀ α^l ,   η = −ω_yx (1 + ω_xy λ^l) ,   λ^l = Σ_i (y_i^l)² .
+
+Where the print is approximate: it writes η = −ω_yx (1 + ω_xy Σ r_i²) with r_i the residuals of OLS, having dropped the
+part of y_i that OLS explains. As λ^l = (a w* − w)ᵀ Σ (a w* − w) + a² Σ r_i², that is right once the fit is done; at the
+start it leaves out w*ᵀ Σ w*, most of λ unless noise prevails. `printed_step` keeps it for comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.checks import whole_number
+from ridgeformer.context import Context
+from ridgeformer.model import LinearTransformer
+from ridgeformer.theory.batched import dot, times, transposed
+from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64, layer_blocks
+from ridgeformer.types import Array
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """What one layer does to w, read as a gradient step; (batch,) each."""
+
+    layer: int
+    """Counted from 1."""
+    energy: Array
+    """λ^l = Σ_i (y_i^l)²: the energy of the residuals in front of the layer."""
+    step: Array
+    """η: the multiple of g = Σ (a w* − w) that is nearest to the layer's −Mᵀ c; 0 where g = 0."""
+    alignment: Array
+    """Cosine between −Mᵀ c and g: 1 where the layer is a plain gradient step, and where both vanish 0."""
+
+
+def adaptive_step_network(dim: int, omega_xy: float, omega_yx: float) -> LinearTransformer:
+    """The two-layer diag model of section 5.3, one head: ω_xy alone is p_x q_y, ω_yx alone p_y q_x."""
+    p = np.array([[[float(omega_xy), 0.0]], [[0.0, float(omega_yx)]]])
+    q = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
+    return LinearTransformer("diag", whole_number("dim", dim, 1), {"p": p, "q": q})
+
+
+def exact_step(omega_xy: float, omega_yx: float, context: Context) -> Array:
+    """η = −ω_yx (1 + ω_xy λ), (batch,)."""
+    return -omega_yx * (1 + omega_xy * context.energy.astype(np.float64))
+
+
+def printed_step(omega_xy: float, omega_yx: float, context: Context) -> Array:
+    """η as printed, with the energy of the residuals of OLS in place of λ."""
+    cross, energy = context.cross.astype(np.float64), context.energy.astype(np.float64)
+    residual_energy = np.maximum(energy - dot(cross, context.ridge(0.0)), 0.0)
+    return -omega_yx * (1 + omega_xy * residual_energy)
+
+
+def two_layer_update(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
+    """w after a layer with ω_xy alone and one with ω_yx alone, from any state; (batch, d)."""
+    _, cross, energy = state.statistics(context)
+    step = -omega_yx * (1 + omega_xy * energy)
+    kept = 1 - step * omega_xy * dot(cross, cross)
+    return kept[:, None] * state.w + step[:, None] * times(transposed(state.M), cross)
+
+
+def effective_step_size(model: LinearTransformer, context: Context) -> list[StepSize]:
+    """Every layer's change of w, apart from rescaling by 1 + δ, measured against the direction of steepest descent.
+
+    For models of any kind. w' = (1 + δ) w − Mᵀ c by Lemma 4.3, and g = a α − Σ w is minus the gradient of
+    ½ Σ (a y_i − <w, x_i>)². η is exact where ``alignment`` is 1, and a least-squares fit elsewhere: preconditioning and
+    momentum turn the step away from g.
+    """
+    model, context = in_float64(model, context)
+    P, Q = model.attention_matrices()
+    sizes = []
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its step sizes
+        for layer, state in enumerate(implicit_models(model, context)[:-1]):
+            statistics = state.statistics(context)
+            change = -times(transposed(state.M), layer_blocks(P[layer], Q[layer], statistics).c)
+            descent = state.a[:, None] * context.cross - times(context.scatter, state.w)
+            along, square = dot(change, descent), dot(descent, descent)
+            norms = np.sqrt(square) * np.sqrt(dot(change, change))
+            step, alignment = (along / np.where(size == 0, 1.0, size) for size in (square, norms))
+            sizes.append(StepSize(layer + 1, statistics.energy, step, alignment))
+    return sizes
