@@ -6,21 +6,22 @@ Learners*, NeurIPS 2024. Start with `LinearTransformer`, `Task`, `loss_and_gradi
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from ridgeformer import baselines
 from ridgeformer._version import __version__
 from ridgeformer.context import Context
 from ridgeformer.errors import InputError, RidgeformerError
-from ridgeformer.evaluation import Evaluation, evaluate
+from ridgeformer.evaluation import Comparison, Evaluation, compare, evaluate, layerwise, profile, shift_table
 from ridgeformer.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Categorical, Fixed, NoisePrior, Uniform, parse_noise
 from ridgeformer.objective import loss_and_gradient, losses_and_gradient_on
 from ridgeformer.task import ContextDraw, Task, TokenDraw
 from ridgeformer.training import TrainConfig, TrainResult, train
+from ridgeformer.zoo import load
 
 __all__ = [
     "Categorical",
+    "Comparison",
     "Context",
     "ContextDraw",
     "Evaluation",
@@ -35,22 +36,20 @@ __all__ = [
     "TrainResult",
     "Uniform",
     "__version__",
+    "baselines",
+    "compare",
     "context_weights",
     "evaluate",
     "implicit_weights",
+    "layerwise",
     "load",
     "loss_and_gradient",
     "losses_and_gradient_on",
     "parse_noise",
     "predict",
+    "profile",
+    "shift_table",
     "token_predictions",
     "train",
     "transform_tokens",
 ]
-
-
-def load(path: str | Path) -> LinearTransformer:
-    """Read a model file written by `LinearTransformer.save`."""
-    from ridgeformer.model_file import load_model
-
-    return load_model(Path(path))

@@ -12,3 +12,7 @@ class InputError(RidgeformerError):
 
     Not a ValueError: the parser of the command line would catch those and wrap the sentence in words of its own.
     """
+
+
+class InterruptedRunError(RidgeformerError):
+    """The user stopped a run; what was done is saved, and the message says how to go on."""

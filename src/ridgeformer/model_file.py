@@ -53,7 +53,11 @@ def save_model(model: LinearTransformer, path: Path) -> None:
 
 def load_model(path: Path) -> LinearTransformer:
     """Read a model file; anything wrong with it is one `InputError`."""
-    data = _read(path)
+    return read_model(_read(path), path)
+
+
+def read_model(data: bytes, path: Path | str) -> LinearTransformer:
+    """A model from the bytes of a file; ``path`` is what errors call it."""
     metadata = _metadata(path, data)
     kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
     if metadata.get("format") != FORMAT or isinstance(metadata.get("format"), bool):
@@ -97,7 +101,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _metadata(path: Path, data: bytes) -> dict[str, Any]:
+def _metadata(path: Path | str, data: bytes) -> dict[str, Any]:
     """The JSON object in the file's header."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):

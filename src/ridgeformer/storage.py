@@ -1,9 +1,10 @@
-"""Writing files so that a crash leaves either the old file or the new one, never a part of it."""
+"""Writing files so that a crash leaves either the old file or the new one, never a part of it; where caches live."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,3 +47,15 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def cache_root() -> Path:
+    """Where compiled kernels and tuned baselines are kept: ``RIDGEFORMER_CACHE_DIR`` or the platform's cache folder."""
+    chosen = os.environ.get("RIDGEFORMER_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "ridgeformer"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ridgeformer"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeformer"

@@ -277,10 +277,11 @@ print(len(diagonal_gradient.signatures))
 def test_cache_folder_is_the_chosen_one_and_named_after_the_sources(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    from ridgeformer import storage
     from ridgeformer.kernels import jit
 
     monkeypatch.setenv("RIDGEFORMER_CACHE_DIR", str(tmp_path))
-    assert jit.cache_root() == tmp_path
+    assert storage.cache_root() == tmp_path
     monkeypatch.delenv("RIDGEFORMER_CACHE_DIR")
-    assert jit.cache_root().name == "ridgeformer"
+    assert storage.cache_root().name == "ridgeformer"
     assert jit._sources_digest() in jit._KERNEL_CACHE

@@ -10,25 +10,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
 
-
-def cache_root() -> Path:
-    """Where compiled kernels live: ``RIDGEFORMER_CACHE_DIR`` or the platform's cache folder."""
-    chosen = os.environ.get("RIDGEFORMER_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "ridgeformer"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "ridgeformer"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeformer"
+from ridgeformer.storage import cache_root
 
 
 def _sources_digest() -> str:

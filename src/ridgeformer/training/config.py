@@ -39,6 +39,8 @@ class TrainConfig:
     """Seed of the initial weights and of all contexts."""
     recipe: str = "fast"
     """fast: exact objective, hard contexts mined, schedules chosen by measurement. paper: as printed, 200 000 steps."""
+    start: str | None = None
+    """Model file or zoo name to start from, of this kind or a smaller one, with as many layers or fewer."""
     steps: int | None = None
     """Steps of the main part of the recipe; None takes the recipe's own number."""
     batch: int | None = None
@@ -58,6 +60,8 @@ class TrainConfig:
         whole_number("sequences", self.sequences, 2)
         check_seed(self.seed)
         one_of("precision", self.precision, PRECISIONS)
+        if self.start is not None and not isinstance(self.start, str):
+            raise InputError(f"start must be the name of a model file, not {self.start!r}.")
         object.__setattr__(self, "noise", parse_noise(self.noise).spec)
         Task(self.dim, self.context, self.noise)
         for name in ("steps", "batch"):

@@ -17,7 +17,8 @@ class _Leg:
     name: str
     steps: int
     start: str = "previous"
-    """"init": fresh weights; "best": the best model so far; "previous": where the leg before ended."""
+    """Where the weights come from: "init", fresh ones; "given", the model the config names; "best", the best model so
+    far; "previous", where the leg before ended."""
     init_scale: float = 0.0
     """Standard deviation of fresh weights."""
     tolerance: float = 0.0
@@ -100,10 +101,14 @@ def _full_scale(layers: int) -> float:
 
 
 def _full(config: TrainConfig) -> tuple[Leg, ...]:
-    """A few short starts for shallow models, some of which end in a poor minimum; the best one at length; a polish."""
-    starts = 3 if config.layers <= 4 else 1
-    steps = config.steps or (12_000 if config.layers <= 4 else 20_000)
-    batch = config.batch or 2048
+    """A few short starts for shallow models, some of which end in a poor minimum; the best one at length; a polish.
+
+    From a given model no start is needed, and half the steps do.
+    """
+    given = config.start is not None
+    starts = 0 if given else 3 if config.layers <= 4 else 1
+    steps = config.steps or (12_000 if config.layers <= 4 else 20_000) // (2 if given else 1)
+    batch = config.batch or 1024
     rate = config.rate or 1e-3
     scale = _full_scale(config.layers)
     short = [
@@ -123,8 +128,8 @@ def _full(config: TrainConfig) -> tuple[Leg, ...]:
         steps=steps,
         rate=rate,
         batch=batch,
-        start="best",
-        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20))),
+        start="given" if given else "best",
+        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=128),
         tolerance=0.05,
     )
     polish = AdamLeg(
@@ -135,7 +140,7 @@ def _full(config: TrainConfig) -> tuple[Leg, ...]:
         square_decay=0.99,
         warmup=50,
         final=0.02,
-        mining=Mining(every=200, pool=256, keep=1024, first_step=0),
+        mining=Mining(every=200, pool=512, keep=1024, first_step=0),
         tolerance=0.05,
     )
     return (*short, main, polish)
@@ -143,8 +148,10 @@ def _full(config: TrainConfig) -> tuple[Leg, ...]:
 
 def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
     """Many short starts, since most random ones end in a poor minimum; from the best one to the bottom of its basin."""
-    starts = {1: 1, 2: 4}.get(config.layers, 12)
+    given = config.start is not None
+    starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
     batch = config.batch or 512
+    first = [_descend(batch, "given")] if given else []
     short = [
         AdamLeg(
             name=f"start {number + 1}",
@@ -157,10 +164,15 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
         )
         for number in range(starts)
     ]
-    # A saturated descent first, which gets a model that explodes now and then to where the plain mean makes sense.
-    descend = PoolLeg(name="descend", steps=60, start="best", pool=32 * batch, saturation=100.0, tolerance=0.1)
     finish = PoolLeg(name="finish", steps=60, pool=512 * batch, tolerance=0.1)
-    return (*short, descend, finish)
+    return (*first, *short, _descend(batch, "best"), finish)
+
+
+def _descend(batch: int, start: str) -> PoolLeg:
+    """A saturated descent, which gets a model that explodes now and then to where the plain mean makes sense."""
+    return PoolLeg(
+        name=f"descend from {start}", steps=60, start=start, pool=32 * batch, saturation=100.0, tolerance=0.1
+    )
 
 
 def _spectral(config: TrainConfig) -> SpectralLeg:

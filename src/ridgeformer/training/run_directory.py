@@ -32,6 +32,8 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.result = path / "result.json"
         self.model = path / "model.safetensors"
+        self.given = path / "start.safetensors"
+        """A copy of the model that the run starts from, if it starts from one."""
 
     def exists(self) -> bool:
         """Whether a run was ever started here."""
@@ -46,7 +48,7 @@ class RunDirectory:
             )
         with _writing(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            for old in (self.result, self.model, self.history, *self.checkpoints.glob("*.safetensors")):
+            for old in (self.result, self.model, self.given, self.history, *self.checkpoints.glob("*.safetensors")):
                 old.unlink(missing_ok=True)
             self.history.touch()
         write_whole(self.path / "config.json", _json(config.as_json()))

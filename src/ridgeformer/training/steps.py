@@ -23,6 +23,7 @@ from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg, SpectralLeg, leg
 from ridgeformer.training.schedule import warmup_cosine
 from ridgeformer.training.spectral import fit_spectrum
 from ridgeformer.training.state import TrainState
+from ridgeformer.training.warm_start import warm_start
 from ridgeformer.types import Array
 
 Tamper = Callable[[int, Array, Array], tuple[Array, Array]]
@@ -65,8 +66,10 @@ class Trainer:
         threads: int | None = None,
         tamper: Tamper | None = None,
         plan: Sequence[Leg] | None = None,
+        given: LinearTransformer | None = None,
     ) -> None:
         self.config = config
+        self.given = given
         self.task = config.task
         self.legs = tuple(legs(config) if plan is None else plan)
         self.total_steps = sum(leg.steps for leg in self.legs)
@@ -227,7 +230,7 @@ class Trainer:
         vector, memory, lowest, adam = state.vector, state.memory, state.lowest, state.adam
         if number < len(self.legs):
             leg = self.legs[number]
-            if leg.start == "init":
+            if leg.start in ("init", "given"):
                 vector, memory = self._fresh(leg, number).flatten().astype(np.float64), None
                 lowest = float("inf")
             elif leg.start == "best":
@@ -251,6 +254,9 @@ class Trainer:
 
     def _fresh(self, leg: Leg, number: int) -> LinearTransformer:
         config = self.config
+        if leg.start == "given":
+            assert self.given is not None
+            return warm_start(self.given, config)
         return LinearTransformer.init(
             config.model,
             layers=config.layers,

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.errors import InterruptedRunError, RidgeformerError
 from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.model import LinearTransformer
+from ridgeformer.model_file import load_model
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.state import TrainState
 from ridgeformer.training.steps import StepInfo, Tamper, Trainer
+from ridgeformer.zoo import load
 
 Callback = Callable[[StepInfo], None]
 """Called after every step. ``lambda info: losses.append(info.loss)`` is one."""
@@ -30,7 +32,7 @@ class TrainingDivergedError(RidgeformerError):
     """A run exploded more often than the guard puts up with. The best finite weights are kept."""
 
 
-class TrainingInterruptedError(RidgeformerError):
+class TrainingInterruptedError(InterruptedRunError):
     """A run was stopped by the user, after saving a checkpoint."""
 
 
@@ -64,18 +66,20 @@ def train(
     on_message: Callable[[str], None] = lambda message: None,
     threads: int | None = None,
     checkpoint_seconds: float = 15.0,
+    given: LinearTransformer | None = None,
     tamper: Tamper | None = None,
 ) -> TrainResult:
     """Train a model and measure it on fresh sequences.
 
     With ``out`` the run is kept in a folder, saved every ``checkpoint_seconds``, and can go on after any interruption
-    with ``resume=True``, bit for bit as if nothing had happened. Raises `TrainingDivergedError` if the run cannot be
+    with ``resume=True``, bit for bit as if nothing had happened. ``given`` stands for the model that ``config.start``
+    names, for callers that have it at hand. Raises `TrainingDivergedError` if the run cannot be
     saved from exploding, and `TrainingInterruptedError` on Ctrl-C; either leaves a usable folder behind.
     """
     started = time.perf_counter()
-    trainer = Trainer(config, threads, tamper)
     directory = None if out is None else RunDirectory(Path(out))
     with directory.locked() if directory else contextlib.nullcontext():
+        trainer = Trainer(config, threads, tamper, given=_given(config, given, directory if resume else None))
         state, history = _open(trainer, directory, config, resume, overwrite, on_message)
         state = _run(trainer, state, directory, history, callbacks, checkpoint_seconds)
         model = trainer.model(state)
@@ -101,6 +105,17 @@ def _task(config: TrainConfig) -> dict[str, Any]:
     return {"dim": config.dim, "context": config.context, "noise": config.noise}
 
 
+def _given(
+    config: TrainConfig, given: LinearTransformer | None, resumed: RunDirectory | None
+) -> LinearTransformer | None:
+    """The model to start from; a run that goes on takes its own copy, whatever became of the original."""
+    if config.start is None:
+        return None
+    if resumed is not None and resumed.given.exists():
+        return load_model(resumed.given)
+    return load(config.start) if given is None else given
+
+
 def _open(
     trainer: Trainer,
     directory: RunDirectory | None,
@@ -114,6 +129,8 @@ def _open(
         return trainer.start(), []
     if not resume:
         directory.create(config, overwrite)
+        if trainer.given is not None:
+            trainer.given.save(directory.given)
         return trainer.start(), []
     state, complaints = directory.latest()
     for complaint in complaints:

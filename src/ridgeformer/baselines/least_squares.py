@@ -1,0 +1,97 @@
+"""Least squares in the eigenbasis of Σ: what every ridge regression and the likelihood of σ are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.context import Context
+from ridgeformer.types import Array
+
+_ROUNDING = 16.0
+"""Multiple of eps·(‖w‖² s_max + λ) up to which a residual is rounding; see `LeastSquares.of`. Measured on 4 000
+noise-free contexts each of 1 to 50 features and 2 to 10 000 examples, in both precisions: at most 4.9."""
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """The least-squares fit of least norm of a batch of contexts, one row each, in float64.
+
+    Of d directions at most m = min(n, d) hold data; the others have weight zero in every fit and are left out here.
+    """
+
+    examples: int
+    """n."""
+    values: Array
+    """s, (batch, m): eigenvalues of Σ, ascending; exactly 0 where a direction holds no data."""
+    coordinates: Array
+    """b = a / s, (batch, m): the fit in the eigenbasis; 0 where a direction holds no data."""
+    vectors: Array
+    """(batch, d, m), columns."""
+    residual: Array
+    """ρ = λ − Σ_j a_j² / s_j = Σ_i (y_i − ŷ_i)², (batch,); exactly 0 if it is no more than rounding."""
+    noise_variance: Array
+    """σ̂², (batch,); see `estimated_variance`."""
+
+    @classmethod
+    def of(cls, context: Context) -> LeastSquares:
+        """Fit all contexts."""
+        n, dim = context.examples, context.dim
+        held = slice(dim - min(n, dim), None)
+        all_values, vectors, cross = context.spectrum
+        values, cross = all_values[:, held], cross[:, held]
+        energy = context.energy.astype(np.float64)
+        eps = float(np.finfo(context.gram.dtype).eps)
+        largest = values[:, -1:]
+        present = values > largest * dim * eps  # the same floor as `Context.ridge`
+        coordinates = np.where(present, cross, 0.0) / np.where(present, values, 1.0)
+        residual = energy - (coordinates * cross).sum(axis=1)
+        # Rounding errors δ of G move ρ = (−w, 1) G (−w, 1)ᵀ by (−w, 1) δ (−w, 1)ᵀ, and ‖δ‖ is about eps ‖G‖. What is
+        # smaller than that is no evidence of noise: with σ = 0 allowed, it would count as infinitely strong evidence.
+        rounding = _ROUNDING * eps * ((coordinates**2).sum(axis=1) * largest[:, 0] + energy)
+        interpolates = present.sum(axis=1) >= n
+        residual = np.where(interpolates | (residual <= rounding), 0.0, residual)
+        variance = estimated_variance(context, residual)
+        return cls(n, np.where(present, values, 0.0), coordinates, vectors[:, :, held], residual, variance)
+
+    def rows(self, chosen: slice) -> LeastSquares:
+        """Some of the contexts."""
+        arrays = (self.values, self.coordinates, self.vectors, self.residual, self.noise_variance)
+        return LeastSquares(self.examples, *(array[chosen] for array in arrays))
+
+    @property
+    def rank(self) -> Array:
+        """r, the number of directions that hold data, (batch,)."""
+        return (self.values > 0).sum(axis=1)
+
+    @property
+    def divisors(self) -> Array:
+        """s with 1 in place of 0: what may be divided by, since the fit is zero there anyway. (batch, m)."""
+        return np.where(self.values > 0, self.values, 1.0)
+
+    def ridge(self, penalty: Any) -> Array:
+        """w*_v = (Σ + v I)⁻¹ α, (batch, d): each coordinate of the fit is shrunk to s / (s + v) of itself."""
+        values = self.divisors
+        return self.rotate_back(self.coordinates * (values / (values + np.asarray(penalty, np.float64)[..., None])))
+
+    def rotate_back(self, coordinates: Array) -> Array:
+        """Weights (batch, d) from coordinates (batch, m)."""
+        return np.einsum("bij,bj->bi", self.vectors, coordinates)
+
+
+def estimated_variance(context: Context, residual: Array) -> Array:
+    """σ̂², (batch,): the residual variance ρ / (n − d) if n > d; otherwise what the energy says.
+
+    With n ≤ d the fit goes through all examples and leaves no residual. What is left to compare is the energy: over
+    w ~ N(0, I) and the noise, E[λ | X] = tr Σ + n σ², so z = (λ − tr Σ) / n is σ² on average. It scatters by
+    τ = √(2 tr Σ²) / n even without noise, and can be negative. No penalty at all would be the worst reply to that (the
+    loss of least squares has no mean at n = d), so σ̂² = (z + √(z² + τ²)) / 2: above zero, and near z once z ≫ τ.
+    """
+    n, dim = context.examples, context.dim
+    if n > dim:
+        return np.maximum(residual, 0.0) / (n - dim)
+    scatter = context.scatter.astype(np.float64)
+    z = (context.energy - np.trace(scatter, axis1=1, axis2=2)) / n
+    return 0.5 * (z + np.hypot(z, np.sqrt(2) / n * np.linalg.norm(scatter, axis=(1, 2))))

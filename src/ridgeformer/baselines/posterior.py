@@ -1,0 +1,128 @@
+"""Which σ a context may have: nodes and probabilities that integrate anything smooth over p(σ | context).
+
+A posterior can be far narrower than its prior: about σ̂ / √(2(n − d)) wide around σ̂, wherever that is. Nodes spread over
+the prior would miss it. So for a continuous prior each context gets its own nodes, placed where its posterior is.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.baselines.likelihood import log_likelihood
+from ridgeformer.errors import InputError
+from ridgeformer.noise import NoisePrior, Uniform
+from ridgeformer.types import Array
+
+FOCUSED_NODES = 64
+"""Nodes of the last rule for a uniform prior. The largest relative error of weights over d = 1 to 40, n = 1 to 10 000,
+U(0, 0.01) to U(0, 100) and σ from 0.001 to 30 is 1e-10; with 48 nodes it is 1e-7, with 32 it is 4e-5."""
+_ZOOMS, _COARSE = 3, 24
+"""Rounds of zooming in, and points of each: a round takes away all but about 2/24 of what is too wide."""
+_NEGLIGIBLE = 40.0
+"""Logarithm below the peak at which the posterior is cut off: e⁻⁴⁰ is below the rounding of what is left."""
+
+
+class Posterior(NamedTuple):
+    """p(σ | context) as nodes and probabilities."""
+
+    sigma: Array  # (batch, nodes)
+    probability: Array  # (batch, nodes), rows sum to 1
+
+
+def default_nodes(prior: NoisePrior, examples: int) -> int:
+    """Nodes that resolve posteriors of contexts with n examples.
+
+    A prior known only by its quadrature gets enough for 16 nodes per width, 1/√(2n), of a posterior at the top of
+    its range, or one and a half at a tenth of it; and never fewer than 256.
+    """
+    return FOCUSED_NODES if isinstance(prior, Uniform) else max(256, math.ceil(16 * math.sqrt(2 * examples)))
+
+
+def posterior(fit: LeastSquares, prior: NoisePrior, nodes: int) -> Posterior:
+    """The posterior of every context, with at most ``nodes`` nodes each."""
+    if isinstance(prior, Uniform) and prior.low < prior.high:
+        sigma, log_weight = _focused(fit, prior.low, prior.high, nodes)
+    else:
+        levels, weights = _checked_quadrature(prior, nodes)
+        sigma = np.broadcast_to(levels, (len(fit.residual), len(levels)))
+        log_weight = np.log(weights)
+    return Posterior(sigma, _normalised(log_likelihood(fit, sigma), log_weight))
+
+
+def _normalised(log_density: Array, log_weight: Array) -> Array:
+    """Probabilities ∝ weight · density. Nodes of infinite density share everything; if no node is possible, all do."""
+    top = log_density.max(axis=1, keepdims=True)
+    finite = np.where(np.isfinite(top), log_density - np.where(np.isfinite(top), top, 0.0), 0.0)
+    certain = np.isposinf(top) & ~np.isposinf(log_density)
+    logarithm = np.where(certain, -np.inf, finite) + log_weight
+    weight = np.exp(logarithm - logarithm.max(axis=1, keepdims=True))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+def _focused(fit: LeastSquares, low: float, high: float, count: int) -> tuple[Array, Array]:
+    """Nodes and log weights (batch, count) of a uniform prior, placed where the posterior of each context is.
+
+    The variable is u in σ = c sinh u, the logarithm of σ well above c and linear below. In it the posterior has a width
+    that does not depend on σ̂, and its nearest singularities, at σ = ±i√s_j, are of order one away.
+    """
+    start, scale = _lower_end(fit, high)
+    left, right = np.arcsinh(np.maximum(start, low) / scale), np.arcsinh(high / scale)
+    if low == 0:  # no residual though there could be one: σ = 0 beyond doubt, where all nodes go
+        right = np.where((fit.residual == 0) & (fit.rank < fit.examples), left, right)
+    grid = np.linspace(0.0, 1.0, _COARSE)
+    for _ in range(_ZOOMS):
+        u = left[:, None] + (right - left)[:, None] * grid
+        sigma = scale[:, None] * np.sinh(u)
+        density = log_likelihood(fit, sigma) + np.log(np.hypot(scale[:, None], sigma))  # dσ = √(c² + σ²) du
+        near = density >= density.max(axis=1, keepdims=True) - _NEGLIGIBLE
+        # A peak between two points can hide from both, but not beyond the neighbours of the highest point.
+        first, last = near.argmax(axis=1) - 1, _COARSE - near[:, ::-1].argmax(axis=1)
+        rows = np.arange(len(u))
+        left, right = u[rows, np.maximum(first, 0)], u[rows, np.minimum(last, _COARSE - 1)]
+    points, weights = _legendre(count)
+    sigma = scale[:, None] * np.sinh(left[:, None] + (right - left)[:, None] * points)
+    # Rounding in sinh(arcsinh) must not leave the support of the prior.
+    return np.clip(sigma, low, high), np.log(weights) + np.log(np.hypot(scale[:, None], sigma))
+
+
+def _lower_end(fit: LeastSquares, high: float) -> tuple[Array, Array]:
+    """Where the posterior starts, (batch,), to a factor e^(−_NEGLIGIBLE); and a scale c for σ at that end, (batch,).
+
+    From the formula of `likelihood`, d log p / d ln v ≥ ½(ρ / v − n). So from v / K up to v = min(ρ / n, high²), with
+    k = ρ / v ≥ n, log p grows by at least ½ k (K − 1 − ln K), and with K = 1 + a + a², a² = 4 · _NEGLIGIBLE / k, by at
+    least ½ k a² / 2 = _NEGLIGIBLE, because ln(1 + a + a²) ≤ a + a² / 2 for a ≥ 0.
+    Without a residual it starts at σ = 0, and is flat below the smallest √s_j.
+    """
+    noisy = fit.residual > 0
+    v = np.where(noisy, np.minimum(fit.residual / fit.examples, high**2), 1.0)
+    a = np.sqrt(4 * _NEGLIGIBLE * v / np.where(noisy, fit.residual, 1.0))
+    start = np.where(noisy, np.sqrt(v / (1 + a + a**2)), 0.0)
+    smallest = np.where(fit.values > 0, fit.values, np.inf).min(axis=1)
+    flat = np.sqrt(np.where(np.isfinite(smallest), smallest, 1.0))
+    return start, np.where(noisy, start, flat)
+
+
+def _checked_quadrature(prior: NoisePrior, nodes: int) -> tuple[Array, Array]:
+    """Levels and positive weights of a prior; users bring their own."""
+    try:
+        sigma, weights = (np.asarray(array, np.float64) for array in prior.quadrature(nodes))
+    except (TypeError, ValueError):
+        sigma = weights = np.empty(0)
+    valid = sigma.ndim == 1 and sigma.shape == weights.shape and sigma.size > 0
+    # NaN fails every comparison. The sum to a millionth: what rules with tabulated weights reach.
+    valid = valid and bool((sigma >= 0).all() and (sigma < np.inf).all() and (weights >= 0).all())
+    if not valid or abs(weights.sum() - 1) > 1e-6:
+        raise InputError(f"The quadrature of the prior {prior.spec!r} must give levels σ ≥ 0 and weights ≥ 0 of sum 1.")
+    return sigma[weights > 0], weights[weights > 0]
+
+
+@lru_cache(maxsize=8)
+def _legendre(count: int) -> tuple[Array, Array]:
+    """Gauss-Legendre points and weights on [0, 1]."""
+    points, weights = np.polynomial.legendre.leggauss(count)
+    return (points + 1) / 2, weights / 2

@@ -1,0 +1,136 @@
+"""Ridge regressions w*_v = (Σ + v I)⁻¹ α that differ in how they choose the penalty v."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.checks import finite_array, nonnegative
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError
+from ridgeformer.task import Task
+from ridgeformer.types import Array
+
+
+@dataclass(frozen=True)
+class OLS:
+    """Ordinary least squares: v = 0, and the solution of least norm where n < d leaves a choice."""
+
+    name: ClassVar[str] = "OLS"
+
+    def weights(self, context: Context) -> Array:
+        """(batch, d) weights."""
+        return LeastSquares.of(context).ridge(0.0)
+
+    def describe(self) -> str:
+        """Name and parameters."""
+        return "OLS, v = 0"
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """Ridge regression that is told the noise level: v = σ². With it, the adjusted loss is zero by definition."""
+
+    sigma: Any = None
+    """σ: one number, or one per context (batch,)."""
+    name: ClassVar[str] = "Oracle"
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None:
+            sigma = finite_array("sigma", self.sigma, () if np.ndim(self.sigma) == 0 else ("batch",))
+            if (sigma < 0).any():
+                raise InputError("A noise level σ must be at least 0.")
+            object.__setattr__(self, "sigma", sigma.astype(np.float64))
+
+    def weights(self, context: Context) -> Array:
+        """(batch, d) weights."""
+        if self.sigma is None:
+            raise InputError("The oracle must be told sigma, the noise level of each context.")
+        if self.sigma.ndim == 1 and len(self.sigma) != len(context.gram):
+            raise InputError(f"The oracle was told {len(self.sigma)} noise levels for {len(context.gram)} contexts.")
+        return LeastSquares.of(context).ridge(self.sigma**2)
+
+    def describe(self) -> str:
+        """Name and parameters."""
+        if self.sigma is None:
+            return "Oracle, not told σ"
+        return f"Oracle, σ = {float(self.sigma):.4g}" if self.sigma.ndim == 0 else "Oracle, σ of each context"
+
+
+@dataclass(frozen=True)
+class ConstRR:
+    """One penalty for every sequence."""
+
+    v: float
+    name: ClassVar[str] = "ConstRR"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "v", nonnegative("The penalty v", self.v))
+
+    @classmethod
+    def tuned(cls, task: Task) -> ConstRR:
+        """The penalty with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
+        from ridgeformer.baselines.tuning import tuned_parameters
+
+        return cls(tuned_parameters(task).v)
+
+    def weights(self, context: Context) -> Array:
+        """(batch, d) weights."""
+        return LeastSquares.of(context).ridge(self.v)
+
+    def describe(self) -> str:
+        """Name and parameters."""
+        return f"ConstRR, v = {self.v:.4g}"
+
+
+@dataclass(frozen=True)
+class AdaRR:
+    """v = σ̂², the residual variance of least squares with n − d degrees of freedom.
+
+    With n ≤ d there is no residual: then σ̂² comes from the targets' energy, see `least_squares.estimated_variance`.
+    """
+
+    name: ClassVar[str] = "AdaRR"
+
+    def weights(self, context: Context) -> Array:
+        """(batch, d) weights."""
+        fit = LeastSquares.of(context)
+        return fit.ridge(fit.noise_variance)
+
+    def describe(self) -> str:
+        """Name and parameters."""
+        return "AdaRR, v = σ̂²"
+
+
+@dataclass(frozen=True)
+class TunedRR:
+    """v = c · min(σ̂², cap)."""
+
+    c: float
+    cap: float = float("inf")
+    name: ClassVar[str] = "TunedRR"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c", nonnegative("The factor c", self.c))
+        if self.cap != float("inf"):
+            object.__setattr__(self, "cap", nonnegative("The cap of σ̂²", self.cap))
+
+    @classmethod
+    def tuned(cls, task: Task) -> TunedRR:
+        """(c, cap) with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
+        from ridgeformer.baselines.tuning import tuned_parameters
+
+        found = tuned_parameters(task)
+        return cls(found.c, found.cap)
+
+    def weights(self, context: Context) -> Array:
+        """(batch, d) weights."""
+        fit = LeastSquares.of(context)
+        return fit.ridge(self.c * np.minimum(fit.noise_variance, self.cap))
+
+    def describe(self) -> str:
+        """Name and parameters."""
+        return f"TunedRR, v = {self.c:.4g} · min(σ̂², {'∞' if self.cap == float('inf') else f'{self.cap:.4g}'})"

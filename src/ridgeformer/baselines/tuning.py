@@ -1,0 +1,150 @@
+"""The parameters of ConstRR and TunedRR with the least mean adjusted loss on a task, found once and kept.
+
+In the eigenbasis of Σ the error of penalty v against the oracle's σ² is, with b the fit of least squares,
+
+    w_v − w*_{σ²} = b s (1/(s + v) − 1/(s + σ²)) = b / (s + σ²) · (σ² − v) · s / (s + v)
+
+in each coordinate, so one draw of contexts serves every v that a search may ask for. For every context the square of it
+falls with v up to σ² and grows from there on: good penalties lie between the least and the largest σ².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from ridgeformer.baselines import cache
+from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.evaluation import draw_chunks
+from ridgeformer.streams import Purpose
+from ridgeformer.task import Task
+from ridgeformer.types import Array
+
+VERSION = 2
+"""Part of the key of kept parameters: raise it with any change that moves them."""
+SEED = 0
+_CONTEXTS = 200_000
+_ENTRIES = 20_000_000
+"""d² times the contexts of a tuning: 200 000 of them at d = 10, fewer where each costs more and varies less."""
+_COARSE = 10  # the coarse grid looks at every tenth context
+_SLOPES = np.logspace(-4, 8, 37)
+_DECADES = 6
+"""c is between 1e-4 and 1e8, and the largest penalty within six decades of the largest σ². Further out there is nothing
+but v = 0 on one side and ConstRR on the other, which is as good as it gets when n = d + 1 leaves a single residual."""
+_TOLERANCE = 1e-4  # of the logarithms of parameters; losses, being quadratic around the optimum, are good to its square
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Parameters of ConstRR (v) and TunedRR (c, cap)."""
+
+    v: float
+    c: float
+    cap: float
+
+
+_known: dict[Task, Tuned] = {}
+
+
+def tuned_parameters(task: Task) -> Tuned:
+    """From this process, from the cache folder, or by tuning now, which takes a few seconds.
+
+    They depend on dim, context and noise prior, and on nothing else: contexts come from a stream of their own. Priors
+    that a spec cannot bring back are not written to disk.
+    """
+    try:
+        known = _known.get(task)
+    except TypeError:  # a user's prior that cannot be hashed
+        return tune(_Sample.draw(task))
+    if known is None:
+        name = cache.key(task, VERSION)
+        found = cache.read(name) if name else None
+        known = Tuned(*found) if found else tune(_Sample.draw(task))
+        if name and not found:
+            cache.write(name, (known.v, known.c, known.cap))
+        _known[task] = known
+    return known
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What the mean adjusted loss of any penalty depends on. Directions first: each is then one long vector."""
+
+    scale: Array  # b / (s + σ²), (m, contexts)
+    values: Array  # s, (m, contexts)
+    variance: Array  # σ², (contexts,)
+    estimate: Array  # σ̂², (contexts,)
+
+    @classmethod
+    def draw(cls, task: Task) -> _Sample:
+        """Contexts of ``task`` from the stream for tuning."""
+        count = min(_CONTEXTS, max(256, _ENTRIES // task.dim**2))
+        found: list[tuple[Array, ...]] = []
+        for drawn in draw_chunks(task, count, SEED, Purpose.TUNE):
+            fit, variance = LeastSquares.of(drawn.context), drawn.sigma**2
+            scale = fit.coordinates / (fit.divisors + variance[:, None])
+            found.append((scale.T, fit.divisors.T, variance, fit.noise_variance))
+        return cls(*(np.concatenate(arrays, axis=-1) for arrays in zip(*found, strict=True)))
+
+    def every(self, stride: int) -> _Sample:
+        """A part of the contexts."""
+        arrays = (self.scale, self.values, self.variance, self.estimate)
+        return _Sample(*(np.ascontiguousarray(array[..., ::stride]) for array in arrays))
+
+    def loss(self, penalty: Array | float) -> float:
+        """Mean of ½‖w_v − w*_{σ²}‖²."""
+        square = np.zeros_like(self.variance)
+        for scale, s in zip(self.scale, self.values, strict=True):
+            square += (scale * s / (s + penalty)) ** 2
+        return float(0.5 * np.mean(square * (self.variance - penalty) ** 2))
+
+    def capped_loss(self, slope: float, ceiling: float) -> float:
+        """The loss of v = min(slope · σ̂², ceiling)."""
+        return self.loss(np.minimum(slope * self.estimate, ceiling))
+
+
+def tune(sample: _Sample) -> Tuned:
+    """Search both families on one draw of contexts."""
+    largest = float(sample.variance.max())
+    if largest * 10.0**-_DECADES < np.finfo(np.float64).tiny:  # no noise: no penalty is right, whatever σ̂² says
+        return Tuned(0.0, 1.0, 0.0)
+    v = _best_constant(sample, largest)
+    slope, ceiling = _best_capped(sample, largest)
+    return Tuned(v, slope, ceiling / slope)
+
+
+def _best_constant(sample: _Sample, largest: float) -> float:
+    """A grid first: for a categorical prior the loss can have a minimum near each level."""
+    least = float(sample.variance.min())
+    grid = np.geomspace(max(least, largest * 10.0**-_DECADES), largest, 31)
+    coarse = sample.every(_COARSE)
+    place = int(np.argmin([coarse.loss(v) for v in grid]))
+    bounds = (np.log(grid[max(place - 1, 0)]), np.log(grid[min(place + 1, len(grid) - 1)]))
+    found = optimize.minimize_scalar(
+        lambda log_v: sample.loss(float(np.exp(log_v))), bounds=bounds, method="bounded", options={"xatol": _TOLERANCE}
+    )
+    return min((float(np.exp(found.x)), least, largest), key=sample.loss)
+
+
+def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
+    """(c, c · cap): in these, ConstRR is the edge c → ∞ of the plane, where in (c, cap) it would be a corner."""
+    ceilings = np.geomspace(largest * 10.0**-_DECADES, largest, 31)
+    coarse = sample.every(_COARSE)
+    losses = np.array([[coarse.capped_loss(slope, ceiling) for ceiling in ceilings] for slope in _SLOPES])
+    row, column = np.unravel_index(losses.argmin(), losses.shape)
+
+    def loss(logs: Array) -> float:
+        return sample.capped_loss(float(np.exp(logs[0])), float(np.exp(logs[1])))
+
+    start = [float(np.log(_SLOPES[row])), float(np.log(ceilings[column]))]
+    found = optimize.minimize(
+        loss,
+        start,
+        method="Nelder-Mead",
+        bounds=[(float(np.log(axis[0])), float(np.log(axis[-1]))) for axis in (_SLOPES, ceilings)],
+        options={"xatol": _TOLERANCE, "fatol": _TOLERANCE**2 * loss(np.array(start))},
+    )
+    slope, ceiling = np.exp(found.x)
+    return float(slope), float(ceiling)

@@ -1,0 +1,101 @@
+"""The models of the paper's Table 1 and Figures 5 and 7: what each is called and what it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ridgeformer.checks import one_of
+from ridgeformer.errors import InputError
+from ridgeformer.model import KINDS
+from ridgeformer.training.config import TrainConfig
+
+PRIORS = (*(f"uniform:{level}" for level in range(8)), "categorical:1+3", "categorical:1+3+5")
+LAYERS = tuple(range(1, 8))
+SEEDED_PRIOR = "uniform:5"
+"""The prior of figures 5 and 7, for which there is an eighth layer, and five seeds of every model."""
+SEEDED_LAYERS = (*LAYERS, 8)
+SEEDS = (0, 1, 2, 3, 4)
+
+# A noise level is learned sooner from the weights of a neighbouring one; uniform:5 is where the chains begin.
+_NEIGHBOUR = {
+    "uniform:6": "uniform:5",
+    "uniform:7": "uniform:6",
+    "uniform:4": "uniform:5",
+    "uniform:3": "uniform:4",
+    "uniform:2": "uniform:3",
+    "uniform:1": "uniform:2",
+    "categorical:1+3": "uniform:4",
+    "categorical:1+3+5": "uniform:5",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trained model of the grid."""
+
+    model: str
+    layers: int
+    noise: str
+    seed: int = 0
+    sequences: int = 1_000_000
+    """Fresh sequences on which it is measured."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the zoo and the name of its run directory."""
+        return zoo_name(self.model, self.layers, self.noise, self.seed)
+
+    @property
+    def parent(self) -> Cell | None:
+        """The cell whose weights this one starts from; GD++ and noise-free models need none."""
+        neighbour = _NEIGHBOUR.get(self.noise)
+        if self.model == "gdpp" or neighbour is None:
+            return None
+        return Cell(self.model, self.layers, neighbour, self.seed, self.sequences)
+
+    @property
+    def config(self) -> TrainConfig:
+        """How it is trained."""
+        return TrainConfig(
+            model=self.model,
+            layers=self.layers,
+            noise=self.noise,
+            seed=self.seed,
+            start=None if self.parent is None else self.parent.name,
+            sequences=self.sequences,
+        )
+
+
+def zoo_name(model: str, layers: int, noise: str, seed: int = 0) -> str:
+    """kind-layers-noise, such as full-7-uniform-5; seeds other than 0 are named."""
+    return f"{model}-{layers}-{noise.replace(':', '-')}" + (f"-seed-{seed}" if seed else "")
+
+
+def grid_cells(
+    models: Iterable[str] = KINDS,
+    layers: Iterable[int] | None = None,
+    columns: Iterable[str] = PRIORS,
+    seeds: Iterable[int] = SEEDS,
+    sequences: int = 1_000_000,
+) -> tuple[Cell, ...]:
+    """The chosen part of the grid, with the cells that it starts from, parents before children."""
+    columns = [one_of("columns", column, PRIORS) for column in columns]
+    models = [one_of("models", model, KINDS) for model in models]
+    wanted = None if layers is None else sorted(set(layers))
+    if wanted is not None and (not wanted or wanted[0] < 1 or wanted[-1] > SEEDED_LAYERS[-1]):
+        raise InputError(f"layers must be between 1 and {SEEDED_LAYERS[-1]}, not {wanted}.")
+    chosen: dict[str, Cell] = {}
+
+    def add(cell: Cell) -> None:
+        if cell.parent is not None:
+            add(cell.parent)
+        chosen.setdefault(cell.name, cell)
+
+    for model in models:
+        for noise in sorted(columns, key=lambda column: (column != SEEDED_PRIOR, PRIORS.index(column))):
+            for depth in SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS:
+                for seed in sorted(set(seeds)) if noise == SEEDED_PRIOR else (min(seeds, default=0),):
+                    if wanted is None or depth in wanted:
+                        add(Cell(model, depth, noise, seed, sequences))
+    return tuple(chosen.values())
