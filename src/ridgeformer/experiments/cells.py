@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeformer.checks import one_of
 from ridgeformer.errors import InputError
 from ridgeformer.model import KINDS
 from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.recipes import SHALLOW
 
 PRIORS = (*(f"uniform:{level}" for level in range(8)), "categorical:1+3", "categorical:1+3+5")
 LAYERS = tuple(range(1, 8))
@@ -48,11 +49,15 @@ class Cell:
 
     @property
     def parent(self) -> Cell | None:
-        """The cell whose weights this one starts from; GD++ and noise-free models need none."""
+        """The cell whose weights this one starts from, if any."""
+        if self.model == "gdpp":
+            return replace(self, layers=self.layers - 1) if self.layers > 1 else None
+        if self.noise == "uniform:0":
+            return replace(self, model="gdpp")
+        if self.model == "full" and self.layers <= SHALLOW:
+            return replace(self, model="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
-        if self.model == "gdpp" or neighbour is None:
-            return None
-        return Cell(self.model, self.layers, neighbour, self.seed, self.sequences)
+        return None if neighbour is None else replace(self, noise=neighbour)
 
     @property
     def config(self) -> TrainConfig:

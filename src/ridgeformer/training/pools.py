@@ -7,11 +7,12 @@ to that of the pool: means over the pool, weighted by importance, are unbiased f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from ridgeformer.context import Context
 from ridgeformer.draws import GramDraw
 from ridgeformer.evaluation import adjusted_losses, draw_chunks
 from ridgeformer.model import LinearTransformer
@@ -23,6 +24,7 @@ from ridgeformer.training.quasi_newton import Function
 from ridgeformer.types import Array
 
 _LEVELS = 4  # of stretching, the lowest being none
+_WIDEST = 1.2  # factor of features: ‖X‖² is then four standard deviations larger than usual at n = 20, d = 10
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix
 
 
@@ -62,60 +64,90 @@ def pool_function(
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int) -> Pool:
     """Contexts whose w and noise, and so their targets, are multiplied by one of a few factors b up to ``stretch``.
 
-    z = (w, ξ/σ) is standard normal in d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with b_1 = 1,
-    the importance is K / Σ_k b_k^{−(d+n)} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. float64.
+    z = (w, ξ/σ) is standard normal, in D = d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with
+    b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
+    z = w and D = d. float64.
+    """
+    parts = [(*part, part[1]) for part in _stretched_chunks(task, count, stretch, seed, number)]
+    return Pool(*_joined(parts)[:2])
+
+
+def sifted_pool(
+    model: LinearTransformer, task: Task, count: int, sift: int, stretch: float, seed: int, number: int
+) -> Pool:
+    """``count`` of ``count``·``sift`` stretched contexts: the quarter that adds most to the mean, and some of the rest.
+
+    The quarter is there in full and the others stand for all that were left out, so that the weighted mean is still
+    that of the task; but contexts on which the model explodes are found among ``sift`` times as many.
+    """
+    total, worst = count * sift, count // 4
+    rng = token_rng(seed, Purpose.SELECT, number)
+    hard: list[tuple[GramDraw, Array, Array]] = []
+    rest: list[tuple[GramDraw, Array, Array]] = []
+    for contexts, importance in _stretched_chunks(task, total, stretch, seed, number):
+        share = importance * adjusted_losses(model, Context(contexts.gram, task.context), contexts.oracle)
+        for kept, order in (
+            (hard, np.argsort(-share, kind="stable")[:worst]),
+            (rest, np.flatnonzero(rng.random(len(share)) < (count - worst) / total)),
+        ):
+            kept.append((_rows(contexts, order), importance[order], share[order]))
+    tail, tail_importance, tail_share = _joined(hard)
+    order = np.argsort(-tail_share, kind="stable")[:worst]
+    bulk, bulk_importance, bulk_share = _joined(rest)
+    easy = np.flatnonzero(bulk_share < tail_share[order[-1]])
+    standing_for = (total - len(order)) / max(1, len(easy))
+    importance = np.concatenate([tail_importance[order], bulk_importance[easy] * standing_for])
+    contexts = GramDraw(*(np.concatenate(pair) for pair in zip(_rows(tail, order), _rows(bulk, easy), strict=True)))
+    return Pool(contexts, importance * len(importance) / total)
+
+
+def _stretched_chunks(
+    task: Task, count: int, stretch: float, seed: int, number: int
+) -> Iterator[tuple[GramDraw, Array]]:
+    """(contexts, importance), a chunk at a time.
+
+    Without noise the tail comes from the features: there, X too is multiplied, by up to `_WIDEST`. It is standard
+    normal in n·d dimensions; G becomes b²G, and the oracle stays what it was.
     """
     rng = token_rng(seed, Purpose.MINE, number)
     pool_seed = int(rng.integers(2**63))
-    levels = np.linspace(1.0, stretch, _LEVELS)
-    parts, importances = [], []
+    levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, _WIDEST, _LEVELS)
     for draw in draw_chunks(task, count, pool_seed, Purpose.MINE):
-        factors = levels[rng.integers(_LEVELS, size=len(draw.sigma))]
-        parts.append(stretched(draw, factors))
-        squares = _squared_norm(draw) * factors**2
-        log_ratios = 0.5 * squares[:, None] * (1 - levels**-2) - (task.dim + task.context) * np.log(levels)
-        ratios = np.exp(np.minimum(log_ratios, 700.0))  # exp(700) is about the largest number there is
-        importances.append(_LEVELS / ratios.sum(axis=-1))
-    return Pool(GramDraw(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True))), np.concatenate(importances))
+        batch = len(draw.sigma)
+        factors = levels[rng.integers(_LEVELS, size=batch)]
+        squares, dimensions = _squared_norm(draw)
+        importance = _importance(squares * factors**2, dimensions, levels)
+        contexts = stretched(draw, factors)
+        if not draw.sigma.any():
+            factors = widths[rng.integers(_LEVELS, size=batch)]
+            squares = np.einsum("bii->b", draw.context.scatter) * factors**2
+            importance = importance * _importance(squares, np.full(batch, task.context * task.dim), widths)
+            contexts = contexts._replace(gram=contexts.gram * (factors**2)[:, None, None])
+        yield contexts, importance
 
 
-def _squared_norm(draw: ContextDraw) -> Array:
-    """‖w‖² + ‖ξ‖²/σ², with ‖ξ‖² = λ − 2⟨w, α⟩ + wᵀΣw; where there is no noise, ‖ξ‖²/σ² counts as its mean, n."""
+def _importance(squares: Array, dimensions: Array, levels: Array) -> Array:
+    """Density of N(0, I) over that of the even mixture of N(0, b² I), b in ``levels``, at points with these ‖z‖²."""
+    log_ratios = 0.5 * squares[:, None] * (1 - levels**-2) - dimensions[:, None] * np.log(levels)
+    ratios = np.exp(np.minimum(log_ratios, 700.0))  # exp(700) is about the largest number there is
+    return len(levels) / ratios.sum(axis=-1)
+
+
+def _squared_norm(draw: ContextDraw) -> tuple[Array, Array]:
+    """(‖z‖², D): ‖w‖² + ‖ξ‖²/σ² with ‖ξ‖² = λ − 2⟨w, α⟩ + wᵀΣw, in d + n dimensions; ‖w‖² in d where σ is zero."""
     context, weights = draw.context, draw.weights
     noise = context.energy - 2 * np.einsum("bi,bi->b", weights, context.cross)
     noise += np.einsum("bi,bij,bj->b", weights, context.scatter, weights)
     audible = draw.sigma > _SMALLEST_SIGMA
-    ratio = np.where(audible, noise / np.where(audible, draw.sigma, 1.0) ** 2, context.examples)
-    return (weights**2).sum(axis=-1) + np.maximum(ratio, 0.0)
+    ratio = np.where(audible, np.maximum(noise, 0.0) / np.where(audible, draw.sigma, 1.0) ** 2, 0.0)
+    return (weights**2).sum(axis=-1) + ratio, context.dim + np.where(audible, context.examples, 0)
 
 
-def sifted_pool(model: LinearTransformer, task: Task, count: int, sift: int, seed: int, number: int) -> Pool:
-    """The worst ``count``/4 of ``count``·``sift`` contexts, each counting once, and a sample that stands for the rest.
-
-    For tasks without noise, whose tail comes from the features and not from the size of the targets.
-    """
-    rng = token_rng(seed, Purpose.MINE, number)
-    pool_seed = int(rng.integers(2**63))
-    total, worst = count * sift, count // 4
-    hard: list[tuple[GramDraw, Array]] = []
-    rest: list[tuple[GramDraw, Array]] = []
-    for draw in draw_chunks(task, total, pool_seed, Purpose.MINE):
-        losses = adjusted_losses(model, draw.context, draw.oracle)
-        arrays = draw.as_gram_draw()
-        for kept, order in (
-            (hard, np.argsort(-losses, kind="stable")[:worst]),
-            (rest, np.flatnonzero(rng.random(len(losses)) < (count - worst) / total)),
-        ):
-            kept.append((GramDraw(*(array[order] for array in arrays)), losses[order]))
-    tail, tail_losses = _joined(hard)
-    order = np.argsort(-tail_losses, kind="stable")[:worst]
-    bulk, bulk_losses = _joined(rest)
-    easy = np.flatnonzero(bulk_losses < tail_losses[order[-1]])
-    contexts = GramDraw(*(np.concatenate([a[order], b[easy]]) for a, b in zip(tail, bulk, strict=True)))
-    importance = np.concatenate([np.ones(len(order)), np.full(len(easy), (total - len(order)) / max(1, len(easy)))])
-    return Pool(contexts, importance * len(importance) / total)
+def _rows(contexts: GramDraw, order: Array) -> GramDraw:
+    return GramDraw(*(array[order] for array in contexts))
 
 
-def _joined(parts: list[tuple[GramDraw, Array]]) -> tuple[GramDraw, Array]:
-    contexts = GramDraw(*(np.concatenate(arrays) for arrays in zip(*(part for part, _ in parts), strict=True)))
-    return contexts, np.concatenate([losses for _, losses in parts])
+def _joined(parts: list[tuple[GramDraw, Array, Array]]) -> tuple[GramDraw, Array, Array]:
+    contexts, importance, share = zip(*parts, strict=True)
+    together = GramDraw(*(np.concatenate(arrays) for arrays in zip(*contexts, strict=True)))
+    return together, np.concatenate(importance), np.concatenate(share)

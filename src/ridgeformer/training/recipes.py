@@ -55,7 +55,7 @@ class PoolLeg(_Leg):
     stretch: float = 1.3
     """Largest factor by which targets of the pool are multiplied; see `stretched_pool`."""
     sift: int = 0
-    """If positive, the pool is the worst of this many times as many contexts; see `sifted_pool`."""
+    """If positive, the pool is made of this many times as many contexts; see `sifted_pool`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +63,24 @@ class SpectralLeg(_Leg):
     """The best GD++ model, fitted to the eigenvalues of Σ in one step, as the start of any kind."""
 
 
-Leg = AdamLeg | PoolLeg | SpectralLeg
+@dataclass(frozen=True, kw_only=True)
+class DiagonalLeg(_Leg):
+    """A DIAG model, trained by its own recipe in one step, as the start of a FULL one."""
+
+
+Leg = AdamLeg | PoolLeg | SpectralLeg | DiagonalLeg
 
 
 def legs(config: TrainConfig) -> tuple[Leg, ...]:
     """The legs of a run, with the config's own steps, batch and rate put in."""
     if config.recipe == "paper":
         return _paper(config)
-    if config.model == "gdpp":
-        return (_spectral(config),)
-    if config.noise_free:
-        return _noise_free(config)
-    return _diagonal(config) if config.model == "diag" else _full(config)
+    if config.model == "gdpp" or config.noise_free:
+        # Without noise there is nothing to adapt to: the GD++ solution is the best that was found for any kind.
+        return (SpectralLeg(name="spectral", steps=1, start="init"),)
+    if config.model == "diag":
+        return _diagonal(config)
+    return _shallow_full(config) if config.layers <= SHALLOW else _deep_full(config)
 
 
 def _paper(config: TrainConfig) -> tuple[Leg, ...]:
@@ -100,16 +106,29 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
-def _full(config: TrainConfig) -> tuple[Leg, ...]:
-    """A few short starts for shallow models, some of which end in a poor minimum; the best one at length; a polish.
+SHALLOW = 3
+"""Layers up to which tails are fat, and a FULL model gains next to nothing on a DIAG one but finds worse minima."""
+
+
+def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
+    """From the DIAG model, or a given one, to the bottom of its basin."""
+    batch = config.batch or 512
+    given = config.start is not None
+    first: Leg = _descend(batch, "given") if given else DiagonalLeg(name="diagonal", steps=1, start="init")
+    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, tolerance=0.1)
+    return first, finish, *_sifted(batch, config.layers)
+
+
+def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
+    """A few short starts at four layers, where some end in a poor minimum; the best one at length; a polish.
 
     From a given model no start is needed, and half the steps do.
     """
     given = config.start is not None
-    starts = 0 if given else 3 if config.layers <= 4 else 1
-    steps = config.steps or (12_000 if config.layers <= 4 else 20_000) // (2 if given else 1)
+    starts = 0 if given else 3 if config.layers == 4 else 1
+    steps = config.steps or 12_000 // (2 if given else 1)
     batch = config.batch or 1024
-    rate = config.rate or 1e-3
+    rate = config.rate or (1e-3 if given or config.layers == 4 else 2e-3)
     scale = _full_scale(config.layers)
     short = [
         AdamLeg(
@@ -165,7 +184,14 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
         for number in range(starts)
     ]
     finish = PoolLeg(name="finish", steps=60, pool=512 * batch, tolerance=0.1)
-    return (*first, *short, _descend(batch, "best"), finish)
+    return (*first, *short, _descend(batch, "best"), finish, *_sifted(batch, config.layers))
+
+
+def _sifted(batch: int, layers: int) -> list[PoolLeg]:
+    """A last leg for models of three layers or less, whose best weights explode on one context in a million."""
+    if layers > SHALLOW:
+        return []
+    return [PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, tolerance=0.1)]
 
 
 def _descend(batch: int, start: str) -> PoolLeg:
@@ -173,14 +199,3 @@ def _descend(batch: int, start: str) -> PoolLeg:
     return PoolLeg(
         name=f"descend from {start}", steps=60, start=start, pool=32 * batch, saturation=100.0, tolerance=0.1
     )
-
-
-def _spectral(config: TrainConfig) -> SpectralLeg:
-    return SpectralLeg(name="spectral", steps=1, start="init")
-
-
-def _noise_free(config: TrainConfig) -> tuple[Leg, ...]:
-    """The GD++ solution, which needs no noise estimate, as the start; then down to where its kind can go."""
-    pool = 64 * (config.batch or 512)
-    rounds = [PoolLeg(name=f"finish {k + 1}", steps=60, pool=pool, sift=16, tolerance=0.05) for k in range(2)]
-    return (_spectral(config), *rounds)

@@ -13,11 +13,15 @@ of a histogram of eigenvalues. Depth is grown a layer at a time: a new first lay
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ridgeformer.draws import GramDraw
+from ridgeformer.errors import InputError
 from ridgeformer.evaluation import draw_chunks
 from ridgeformer.model import LinearTransformer
+from ridgeformer.noise import Fixed
 from ridgeformer.streams import Purpose, token_rng
 from ridgeformer.task import Task
 from ridgeformer.training.pools import Pool, pool_function
@@ -25,29 +29,66 @@ from ridgeformer.training.quasi_newton import QuasiNewton
 from ridgeformer.types import Array
 
 _SEQUENCES = 131_072  # whose eigenvalues make the histogram: 1.3 million at d = 10
+_TAIL = 0.1  # share of the eigenvalues on either side to which the tails are fitted
+_RAREST = 3e-7  # eigenvalues more extreme than those of one context in three million are left out
+_TRUSTED = 20  # eigenvalues in a bin that are better than a fit: ±22 %
 _BINS = 1024  # equally spaced in ln s: a bin spans under a percent of s
 _MARGIN = 0.3  # of ln s beyond the extreme eigenvalues seen
-_RAREST = 1e-9  # share of a bin that was never hit: about what a sample of this size cannot exclude
 _STARTS = 6  # random first layers tried at each depth
-_ITERATIONS = 400
+_ITERATIONS = 1000
+_SHAKE = 0.1  # relative change of the older layers in every other start: it finds the way out of some poor minima
 _NEW_LAYER = 0.03  # size of a new layer's p relative to a random start: close to the identity, q free to learn
 _NODES = 64  # of the quadrature of E σ²
+_SEED = 0  # of the contexts whose eigenvalues are taken
+_ENOUGH = 1e-8  # excess over the best ridge regression that ends the search where there is noise, and a loss of 1e-3
 
 
-def spectral_pool(task: Task, seed: int, number: int) -> Pool:
-    """One-feature contexts that stand for the eigenvalues of the task's Σ."""
-    pool_seed = int(token_rng(seed, Purpose.MINE, number).integers(2**63))
-    found = [
-        np.linalg.eigvalsh(draw.context.scatter).ravel()
-        for draw in draw_chunks(task, _SEQUENCES, pool_seed, Purpose.MINE)
-    ]
-    values = np.concatenate(found)
-    values = values[values > values.max() * task.dim * np.finfo(np.float64).eps]  # without empty directions
+def spectral_pool(task: Task) -> Pool:
+    """One-feature contexts that stand for the eigenvalues of the task's Σ; their mean loss is E ½ Σ_j … above."""
+    values, shares = _spectrum(task.dim, task.context)
+    return _one_feature(values, _mean_variance(task), shares)
+
+
+def _mean_variance(task: Task) -> float:
+    """E σ²."""
+    levels, weights = task.prior.quadrature(_NODES)
+    return float(weights @ levels**2)
+
+
+@lru_cache(maxsize=4)
+def _spectrum(dim: int, context: int) -> tuple[Array, Array]:
+    """Bins of eigenvalues of Σ and how many of a context's fall into each, the same ones in every run."""
+    draws = draw_chunks(Task(dim, context, Fixed(0.0)), _SEQUENCES, _SEED, Purpose.MINE)
+    values = np.concatenate([np.linalg.eigvalsh(draw.context.scatter).ravel() for draw in draws])
+    values = values[values > values.max() * dim * np.finfo(np.float64).eps]  # without empty directions
     logs = np.log(values)
     counts, edges = np.histogram(logs, _BINS, (logs.min() - _MARGIN, logs.max() + _MARGIN))
-    shares = np.maximum(counts / _SEQUENCES, _RAREST)
-    levels, weights = task.prior.quadrature(_NODES)
-    return _one_feature(np.exp((edges[1:] + edges[:-1]) / 2), float(weights @ levels**2), shares)
+    centres = np.exp((edges[1:] + edges[:-1]) / 2)
+    return centres, _with_smooth_tails(counts, centres, (abs(context - dim) + 1) / 2) / _SEQUENCES
+
+
+def _with_smooth_tails(counts: Array, centres: Array, power: float) -> Array:
+    """Counts in bins of ln s, with those of the thin tails replaced by fits to the thicker parts of the tails.
+
+    Far out the density of an eigenvalue of a Wishart matrix falls as s^k e^{−s/2} above and as s^{(|n−d|−1)/2} below,
+    one power more in ln s. Without the fits a polynomial of degree 3^L would chase the few extreme eigenvalues that
+    were seen; with tails of any thinness it would give up accuracy everywhere for what never happens.
+    """
+    total, running = counts.sum(), np.cumsum(counts)
+    fitted = counts.astype(np.float64)
+    for tail, known, terms in (
+        (running > (1 - _TAIL) * total, -centres / 2, (np.ones_like(centres), np.log(centres))),
+        (running < _TAIL * total, power * np.log(centres), (np.ones_like(centres), centres, centres**2)),
+    ):
+        trusted = tail & (counts >= _TRUSTED)
+        if trusted.sum() <= len(terms):
+            continue  # a task with hardly any spread of eigenvalues
+        design, weight = np.stack(terms, axis=-1), np.sqrt(counts[trusted])
+        aim = np.log(counts[trusted]) - known[trusted]
+        solution = np.linalg.lstsq(design[trusted] * weight[:, None], aim * weight, rcond=None)[0]
+        fitted = np.where(tail & ~trusted, np.exp(np.minimum(known + design @ solution, np.log(_TRUSTED))), fitted)
+    rare = np.minimum(np.cumsum(fitted), np.cumsum(fitted[::-1])[::-1]) < _RAREST * _SEQUENCES
+    return np.where(rare, 0.0, fitted)
 
 
 def _one_feature(values: Array, variance: float, shares: Array) -> Pool:
@@ -57,37 +98,59 @@ def _one_feature(values: Array, variance: float, shares: Array) -> Pool:
     return Pool(GramDraw(gram, target, target, target), shares * len(shares))
 
 
-def fit_spectrum(task: Task, layers: int, seed: int, number: int) -> LinearTransformer:
-    """The best GD++ model found for the task, float64, one head; deterministic in its arguments."""
-    pool = spectral_pool(task, seed, number)
-    grown: LinearTransformer | None = None
-    for depth in range(1, layers + 1):
-        candidates = [_descend(_start(depth, grown, seed, start), pool) for start in range(_STARTS)]
-        if grown is not None:
-            candidates.append(_descend(_start(depth, None, seed, _STARTS), pool))
-        grown = min(candidates, key=lambda found: found[1])[0]
+def fit_spectrum(task: Task, layers: int, seed: int, given: LinearTransformer | None = None) -> LinearTransformer:
+    """The best GD++ model found for the task, float64, one head; deterministic in its arguments.
+
+    Grown layer by layer, from a ``given`` GD++ model with fewer layers if there is one.
+    """
+    pool = spectral_pool(task)
+    enough = _ENOUGH if _mean_variance(task) > 0 else 0.0
+    grown = None if given is None else _single_head(given, layers)
+    for depth in range(1 if grown is None else grown.layers + 1, layers + 1):
+        best, lowest = None, float("inf")
+        for start in range(_STARTS + 1):
+            model, value = _descend(_start(depth, None if start == _STARTS else grown, seed, start), pool, enough)
+            if best is None or value < lowest:
+                best, lowest = model, value
+            if np.exp(lowest) < enough:
+                break
+        grown = best
     assert grown is not None
     return LinearTransformer("gdpp", task.dim, dict(grown.parameters))
 
 
+def _single_head(model: LinearTransformer, layers: int) -> LinearTransformer:
+    """The same GD++ function with one feature and one head, p and q of a size."""
+    if model.kind != "gdpp" or model.layers > layers:
+        raise InputError(f"GD++ and noise-free runs start from a gdpp model of at most {layers} layers.")
+    p = model.omega().astype(np.float64)[:, None, [0, 2]]
+    size = np.sqrt(np.linalg.norm(p, axis=-1, keepdims=True)) + 1e-30  # a layer that does nothing has p = 0
+    return LinearTransformer("gdpp", 1, {"p": p / size, "q": size})
+
+
 def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int) -> LinearTransformer:
-    """Random weights, or the model one layer less deep behind a new layer that hardly changes anything."""
+    """Random weights, or the model one layer less deep, perhaps shaken, behind a new layer that does almost nothing."""
     fresh = LinearTransformer.init("gdpp", layers=depth, dim=1, seed=seed * 1000 + start, scale=0.1, dtype=np.float64)
     if grown is None:
         return fresh
-    new = fresh.parameters
-    p = np.concatenate([_NEW_LAYER * new["p"][:1], grown.parameters["p"]])
-    return fresh.replace({"p": p, "q": np.concatenate([new["q"][:1], grown.parameters["q"]])})
+    shaken = start % 2 * _SHAKE
+    rng = token_rng(seed, Purpose.INIT, depth * _STARTS + start)
+    parameters = {}
+    for name, size in (("p", _NEW_LAYER), ("q", 1.0)):
+        old = grown.parameters[name]
+        old = old * (1 + shaken * rng.standard_normal(old.shape))
+        parameters[name] = np.concatenate([size * fresh.parameters[name][:1], old])
+    return fresh.replace(parameters)
 
 
-def _descend(model: LinearTransformer, pool: Pool) -> tuple[LinearTransformer, float]:
+def _descend(model: LinearTransformer, pool: Pool, enough: float) -> tuple[LinearTransformer, float]:
     """(model, ln loss) after a saturated descent, which survives bad starts, and twice the real one, rescaled."""
     vector, value = model.flatten(), float("inf")
     for saturation in (10.0, 0.0, 0.0):
         function = pool_function(model, pool, saturation)
         state = QuasiNewton.start(function, vector)
         for _ in range(_ITERATIONS):
-            if state.converged:
+            if state.converged or np.exp(state.value) < enough:
                 break
             state, vector, _ = state.iterate(function, vector)
         value = state.value

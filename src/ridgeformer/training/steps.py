@@ -19,7 +19,7 @@ from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import mine
 from ridgeformer.training.pools import Pool, pool_function, sifted_pool, stretched_pool
 from ridgeformer.training.quasi_newton import QuasiNewton
-from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg, SpectralLeg, legs
+from ridgeformer.training.recipes import AdamLeg, DiagonalLeg, Leg, PoolLeg, SpectralLeg, legs
 from ridgeformer.training.schedule import warmup_cosine
 from ridgeformer.training.spectral import fit_spectrum
 from ridgeformer.training.state import TrainState
@@ -103,7 +103,7 @@ class Trainer:
         elif isinstance(leg, PoolLeg):
             state, info = self._pool_step(state, leg)
         else:
-            state, info = self._spectral_step(state, leg)
+            state, info = self._ready_made_step(state, leg)
         return (self._next_leg(state) if state.step == leg.steps else state), info
 
     def _adam_step(self, state: TrainState, leg: AdamLeg) -> tuple[TrainState, StepInfo]:
@@ -176,22 +176,31 @@ class Trainer:
             self._pools.clear()
             if leg.sift:
                 model = self._template.astype(np.float64).unflatten(start)
-                self._pools[number] = sifted_pool(model, self.task, leg.pool, leg.sift, self.config.seed, number)
+                names = (leg.pool, leg.sift, leg.stretch, self.config.seed, number)
+                self._pools[number] = sifted_pool(model, self.task, *names)
             else:
                 self._pools[number] = stretched_pool(self.task, leg.pool, leg.stretch, self.config.seed, number)
         return self._pools[number]
 
-    def _spectral_step(self, state: TrainState, leg: SpectralLeg) -> tuple[TrainState, StepInfo]:
-        """Fit the best GD++ model and take it over, in the first head; further heads stay at zero."""
-        found = fit_spectrum(self.task, self.config.layers, self.config.seed, state.leg).embed(self.config.model)
-        parameters = {}
-        for name, array in self._template.parameters.items():
-            parameters[name] = np.zeros_like(array)
-            parameters[name][:, 0] = found.parameters[name][:, 0]
-        vector = self._template.replace(parameters).flatten().astype(np.float64)
+    def _ready_made_step(self, state: TrainState, leg: SpectralLeg | DiagonalLeg) -> tuple[TrainState, StepInfo]:
+        """Take over a model of a smaller kind, made on the spot."""
+        if isinstance(leg, SpectralLeg):
+            found = fit_spectrum(self.task, self.config.layers, self.config.seed, self.given)
+        else:
+            found = self._diagonal()
+        vector = warm_start(found, self.config).flatten().astype(np.float64)
         loss = self._score(self._template.unflatten(vector))
         state = replace(state, vector=vector, step=1, total=state.total + 1, smoothed=loss)
         return state, StepInfo(leg.name, 1, state.total, loss, loss, 1.0, False, False)
+
+    def _diagonal(self) -> LinearTransformer:
+        """A DIAG model for the same task."""
+        plain = replace(self.config, model="diag", recipe="fast", steps=None, batch=None, rate=None)
+        trainer = Trainer(plain, self._threads)
+        state = trainer.start()
+        while not (trainer.finished(state) or trainer.diverged(state)):
+            state, _ = trainer.step(state)
+        return trainer.model(state)
 
     def _mined(self, state: TrainState, leg: AdamLeg, model: LinearTransformer) -> TrainState:
         mining = leg.mining
