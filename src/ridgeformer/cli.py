@@ -12,6 +12,7 @@ from ridgeformer.commands.bench import bench
 from ridgeformer.commands.evaluate import evaluate
 from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.commands.train import config_from_arguments, train_command
+from ridgeformer.commands.zoo import zoo
 from ridgeformer.errors import InterruptedRunError, RidgeformerError
 
 _INTERRUPTED = 130  # what a shell gives for Ctrl-C
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "train": train_command(config_from_arguments(arguments)),
             "evaluate": evaluate,
             "reproduce": reproduce,
+            "zoo": zoo,
             "bench": bench,
         }
         code: int = tyro.extras.subcommand_cli_from_dict(

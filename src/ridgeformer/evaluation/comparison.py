@@ -37,15 +37,16 @@ def compare(
     sequences: int = 100_000,
     seed: int = 0,
     on_chunk: OnChunk = None,
+    paired: bool = True,
 ) -> Comparison:
-    """All predictors on the same fresh sequences, and the paired difference of every two of them.
+    """All predictors on the same fresh sequences, and, if ``paired``, the difference of every two of them.
 
     The sequences are those of `evaluate`, drawn once. Differences are accumulated one by one rather than from
     covariances, so that those of nearly equal predictors keep their digits.
     """
     sequences = whole_number("sequences", sequences, 1)
     names = check_predictors(predictors)
-    pairs = list(combinations(range(len(names)), 2))
+    pairs = list(combinations(range(len(names)), 2)) if paired else []
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
     tallies, apart, done = [Tally(sequences) for _ in names], Moments(len(pairs)), 0
     for draw in draw_chunks(task, sequences, seed):

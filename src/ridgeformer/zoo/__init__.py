@@ -7,14 +7,18 @@ in ``-seed-1`` and so on. What a model was trained with, and how good it is, is 
 from __future__ import annotations
 
 import difflib
+import hashlib
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from ridgeformer.checks import shortened
 from ridgeformer.errors import InputError
 from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import load_model, read_model
+from ridgeformer.storage import write_whole
 
 _SUFFIX = ".safetensors"
 
@@ -24,6 +28,49 @@ def zoo_names() -> tuple[str, ...]:
     """The names of all models in the zoo, sorted."""
     files = resources.files("ridgeformer.zoo").joinpath("models").iterdir()
     return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in files if file.name.endswith(_SUFFIX)))
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """What is known of a model of the zoo."""
+
+    name: str
+    sha256: str
+    evaluation: dict[str, Any]
+    """As measured when it was trained; the fields of `ridgeformer.Evaluation`."""
+    training: dict[str, Any]
+    """The fields of its `ridgeformer.TrainConfig`."""
+
+
+def zoo_entries() -> list[ZooEntry]:
+    """All models of the zoo, sorted by name."""
+    found = []
+    for name in zoo_names():
+        data = _file(name)
+        info = read_model(data, name).info
+        digest = hashlib.sha256(data).hexdigest()
+        found.append(ZooEntry(name, digest, dict(info["evaluation"]), dict(info["training"])))
+    return found
+
+
+def build_zoo(runs: Path, into: Path | None = None) -> dict[str, int]:
+    """Copy the models of all finished runs in ``runs`` into a folder, the package's own by default: name → bytes."""
+    folder = Path(str(resources.files("ridgeformer.zoo").joinpath("models"))) if into is None else into
+    written = {}
+    models = sorted(runs.glob(f"*/model{_SUFFIX}"))
+    if not models:
+        raise InputError(f"There are no finished runs in {runs}.")
+    for path in models:
+        data = path.read_bytes()
+        read_model(data, path)  # refuses what is not a model
+        write_whole(folder / f"{path.parent.name}{_SUFFIX}", data)
+        written[path.parent.name] = len(data)
+    zoo_names.cache_clear()
+    return written
+
+
+def _file(name: str) -> bytes:
+    return resources.files("ridgeformer.zoo").joinpath("models", name + _SUFFIX).read_bytes()
 
 
 def load(source: str | Path) -> LinearTransformer:
@@ -37,9 +84,6 @@ def load(source: str | Path) -> LinearTransformer:
         return load_model(Path(source))
     if source not in zoo_names():
         near = difflib.get_close_matches(source, zoo_names(), n=1)
-        hint = (
-            f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists what there is."
-        )
+        hint = f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists what there is."
         raise InputError(f"There is no model file {shortened(source)} and no such model in the zoo.{hint}")
-    data = resources.files("ridgeformer.zoo").joinpath("models", source + _SUFFIX).read_bytes()
-    return read_model(data, source)
+    return read_model(_file(source), source)
