@@ -67,6 +67,20 @@ def make_steps(model: LinearTransformer, task: Task, batch: int, loss: Loss) -> 
     return {"all cores": call}
 
 
+def make_evaluation(
+    model: LinearTransformer, task: Task, batch: int, sequences: int, loss: Loss
+) -> Callable[[], object]:
+    """One call: the mean loss of at least ``sequences`` fresh sequences, a batch in each jitted call, waited for."""
+
+    def batch_loss(P: Any, Q: Any, key: Any, number: Any) -> Any:
+        return loss(P, Q, *draw_tokens(jax.random.fold_in(key, number), task, batch))
+
+    compiled = jax.jit(batch_loss)
+    P, Q = _on_cpu(*_single_head(model))
+    key = _on_cpu(jax.random.key(0))[0]
+    return lambda: float(sum(compiled(P, Q, key, number) for number in range(-(-sequences // batch))))
+
+
 def _single_head(model: LinearTransformer) -> tuple[Array, Array]:
     P, Q = model.attention_matrices()
     return P[:, 0], Q[:, 0]

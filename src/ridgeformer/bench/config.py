@@ -10,6 +10,7 @@ from ridgeformer.checks import one_of, whole_number
 SECTIONS: dict[str, str] = {
     "step": "One training step (draw contexts, loss, gradient) by all; × is the time over ours, sampled objective",
     "diag": "The same step for the small parametrisations; × is the time of FULL over theirs",
+    "evaluate": "The adjusted loss of a model on fresh sequences; × is the time over ours",
     "flops": "Multiply-adds per second of FULL's loss and gradient, as a share of NumPy's float32 matrix product",
     "sampling": "Share of a step spent drawing contexts: σ, w, G and, for the sampled objective, x_t; on one thread",
     "context-length": "Time of a step with n = 10 000 examples in a context over one with n = 20",

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ridgeformer.bench.config import BenchConfig
+from ridgeformer.bench.evaluating import evaluate_rows
 from ridgeformer.bench.flops import flop_rows
 from ridgeformer.bench.long_contexts import attention_rows
 from ridgeformer.bench.machine import OthersWatch, describe_machine
@@ -21,6 +22,7 @@ from ridgeformer.bench.step import diagonal_rows, step_rows
 _SECTION_ROWS: dict[str, Callable[[BenchConfig], list[Row]]] = {
     "step": step_rows,
     "diag": diagonal_rows,
+    "evaluate": evaluate_rows,
     "flops": flop_rows,
     "sampling": sampling_rows,
     "context-length": context_length_rows,
@@ -30,7 +32,7 @@ _SECTION_ROWS: dict[str, Callable[[BenchConfig], list[Row]]] = {
     "memory": memory_rows,
 }
 
-_EXPECTED_SECONDS = dict(zip(_SECTION_ROWS, (40, 2, 16, 6, 2, 18, 14, 14, 3), strict=True))
+_EXPECTED_SECONDS = dict(zip(_SECTION_ROWS, (40, 2, 30, 16, 6, 2, 18, 14, 14, 3), strict=True))
 """How long each section takes on two cores of a Xeon of 2023, for the estimate of the time left."""
 
 

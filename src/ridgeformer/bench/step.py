@@ -80,7 +80,7 @@ def step_rows(config: BenchConfig) -> list[Row]:
                 for name, loss in losses.items()
                 for threads, step in competitor.make_steps(model, task, BATCH, loss).items()
             }
-            calls |= _fastest(steps)
+            calls |= fastest(steps)
     return _step_rows(best_times(calls, config.samples, config.window, config.settle), config)
 
 
@@ -103,7 +103,7 @@ def _step_rows(seconds: dict[tuple[str, str], float], config: BenchConfig) -> li
     return rows
 
 
-def _fastest(steps: dict[tuple[str, str], Call]) -> dict[tuple[str, str], Call]:
+def fastest(steps: dict[tuple[str, str], Call]) -> dict[tuple[str, str], Call]:
     """The two quickest of several ways to compute the same, by a short trial; the race itself decides between them."""
     if len(steps) <= 2:
         return steps

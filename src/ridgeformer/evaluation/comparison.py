@@ -10,7 +10,7 @@ import numpy as np
 
 from ridgeformer.checks import whole_number
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation.losses import Predictor, draw_chunks, half_square, predicted_weights
+from ridgeformer.evaluation.losses import Predictor, draw_chunks, half_square, loss_chunks, predicted_weights
 from ridgeformer.evaluation.result import Comparison, Difference, Evaluation, Tally
 from ridgeformer.evaluation.statistics import Moments
 from ridgeformer.model import LinearTransformer
@@ -26,8 +26,19 @@ def evaluate(
 ) -> Evaluation:
     """Adjusted loss on fresh sequences of ``task``; the same sequences for every predictor with the same seed.
 
-    Sequences are drawn in float64. ``on_chunk(done)`` is called as the work goes on.
+    Sequences are drawn in the precision of a model, and in float64 for baselines. ``on_chunk(done)`` is called as the
+    work goes on.
     """
+    if isinstance(predictor, LinearTransformer) and task.gram_drawable:
+        sequences = whole_number("sequences", sequences, 1)
+        check_dim(predictor, task)
+        tally, done = Tally(sequences), 0
+        for adjusted, losses in loss_chunks(predictor, task, sequences, seed):
+            tally.add(adjusted, losses)
+            done += len(losses)
+            if on_chunk is not None:
+                on_chunk(done)
+        return tally.evaluation()
     return compare({"": predictor}, task, sequences, seed, on_chunk).evaluations[""]
 
 
@@ -68,6 +79,12 @@ def compare(
         for (a, b), mean, error in zip(pairs, apart.mean, errors, strict=True)
     ]
     return Comparison(found, tuple(differences))
+
+
+def check_dim(model: LinearTransformer, task: Task) -> None:
+    """Refuse a model that was made for another number of features."""
+    if model.dim != task.dim:
+        raise InputError(f"The model was made for {model.dim} features; these contexts have {task.dim}.")
 
 
 def check_predictors(predictors: Mapping[str, AnyPredictor]) -> list[str]:

@@ -11,7 +11,7 @@ from ridgeformer.context import Context
 from ridgeformer.errors import InputError
 from ridgeformer.forward import context_weights
 from ridgeformer.model import LinearTransformer
-from ridgeformer.streams import Purpose
+from ridgeformer.streams import Purpose, philox_key
 from ridgeformer.task import ContextDraw, Task
 from ridgeformer.types import Array
 
@@ -33,6 +33,24 @@ def draw_chunks(
     for step, start in enumerate(range(0, sequences, CHUNK)):
         count = min(CHUNK, sequences - start)
         yield task.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype, backend="fused")
+
+
+def loss_chunks(model: LinearTransformer, task: Task, sequences: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """(adjusted, unadjusted) losses of a model on the sequences of `draw_chunks`, which are drawn in its precision.
+
+    For tasks whose Gram matrices can be drawn; the sequences are the same to rounding, and never leave the processor's
+    cache.
+    """
+    from ridgeformer.kernels import engine
+
+    parameters = model.attention_matrices() if model.kind == "full" else model.omega()
+    key = philox_key(seed, Purpose.EVALUATE)
+    for step, start in enumerate(range(0, sequences, CHUNK)):
+        count = min(CHUNK, sequences - start)
+        sigma = task.draw_sigma(count, seed=seed, step=step, purpose=Purpose.EVALUATE)
+        source = engine.make_source(sigma, task.context, step, 0, key, model.dtype)
+        adjusted, losses = engine.losses_from_source(parameters, task.dim, source).astype(np.float64)
+        yield np.where(np.isnan(adjusted), np.inf, adjusted), np.where(np.isnan(losses), np.inf, losses)
 
 
 def predicted_weights(predictor: LinearTransformer | Predictor, context: Context, oracle: Array) -> Array:

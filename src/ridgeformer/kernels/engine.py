@@ -12,7 +12,14 @@ import numpy as np
 from ridgeformer.draws import GramDraw
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
-from ridgeformer.kernels.inference import InferenceState, diagonal_weights, draw_contexts, full_weights
+from ridgeformer.kernels.inference import (
+    InferenceState,
+    diagonal_losses,
+    diagonal_weights,
+    draw_contexts,
+    full_losses,
+    full_weights,
+)
 from ridgeformer.kernels.pool import run_divided, run_together
 from ridgeformer.kernels.sampling import Block, Source
 from ridgeformer.kernels.vectors import lane_count
@@ -177,6 +184,39 @@ def diagonal_loss_and_gradient(
     return losses, omega_sums.sum(axis=0)
 
 
+def _inference_workspace(layers: int, size: int, dtype: Any) -> InferenceState:
+    square = (size, size)
+    shapes: dict[str, tuple[int, ...]] = {
+        "gram": (2, *square),
+        "layer_map": (layers, *square),
+        "moved": square,
+        "left": square,
+        "rows": (2, size),
+    }
+    return _workspace(InferenceState, shapes, dtype)
+
+
+def losses_from_source(
+    parameters: tuple[Array, Array] | Array, dim: int, source: Source, threads: int | None = None
+) -> Array:
+    """(2, batch): ½‖ŵ − w*‖² and ½‖ŵ − w‖² of contexts that are drawn on the way and not kept."""
+    first = parameters[0] if isinstance(parameters, tuple) else parameters
+    dtype, layers, batch, size = first.dtype, len(first), len(source.sigma), dim + 1
+    out = np.empty((2, batch), dtype)
+    lanes = lane_count(dtype.itemsize)
+
+    def work(begin: int, end: int) -> None:
+        state, block = _inference_workspace(layers, size, dtype), block_workspace(size, dtype)
+        span = begin * lanes, min(end * lanes, batch)
+        if isinstance(parameters, tuple):
+            full_losses(*parameters, source, *span, block, state, out)
+        else:
+            diagonal_losses(parameters, source, *span, block, state, out)
+
+    run_divided(work, -(-batch // lanes), threads)
+    return out
+
+
 def weights_from_gram(
     parameters: tuple[Array, Array] | Array, gram: Array, every_layer: bool = False, threads: int | None = None
 ) -> Array:
@@ -186,17 +226,9 @@ def weights_from_gram(
     batch, size, _ = gram.shape
     gram = np.require(gram, dtype, _FOR_KERNELS)
     out = np.empty((layers if every_layer else 1, batch, size - 1), dtype)
-    square = (size, size)
-    shapes: dict[str, tuple[int, ...]] = {
-        "gram": (2, *square),
-        "layer_map": (layers, *square),
-        "moved": square,
-        "left": square,
-        "rows": (2, size),
-    }
 
     def work(begin: int, end: int) -> None:
-        state = _workspace(InferenceState, shapes, dtype)
+        state = _inference_workspace(layers, size, dtype)
         if isinstance(parameters, tuple):
             P, Q = parameters
             full_weights(P, Q, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
