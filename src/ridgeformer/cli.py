@@ -10,6 +10,7 @@ import tyro
 from ridgeformer._version import __version__
 from ridgeformer.commands.bench import bench
 from ridgeformer.commands.evaluate import evaluate
+from ridgeformer.commands.explain import explain
 from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.commands.train import config_from_arguments, train_command
 from ridgeformer.commands.zoo import zoo
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         commands: dict[str, Callable[..., int]] = {
             "train": train_command(config_from_arguments(arguments)),
             "evaluate": evaluate,
+            "explain": explain,
             "reproduce": reproduce,
             "zoo": zoo,
             "bench": bench,

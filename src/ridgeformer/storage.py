@@ -49,19 +49,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def replace_block(page: Path, name: str, text: str) -> None:
-    """Replace what stands between ``<!-- begin name -->`` and ``<!-- end name -->`` in a Markdown page."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    try:
-        before, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    except OSError as failed:
-        raise InputError(f"Cannot read {page}: {failed.strerror or failed}.") from failed
-    _, found, after = rest.partition(end)
-    if not found:
-        raise InputError(f"{page} has no place for a table: the lines {begin} and {end}.")
-    write_whole(page, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
-
-
 def cache_root() -> Path:
     """Where compiled kernels and tuned baselines are kept: ``RIDGEFORMER_CACHE_DIR`` or the platform's cache folder."""
     chosen = os.environ.get("RIDGEFORMER_CACHE_DIR")

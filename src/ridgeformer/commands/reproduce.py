@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from ridgeformer.checks import whole_number
-from ridgeformer.commands.output import output_console
+from ridgeformer.commands.output import File, output_console, write_json
 from ridgeformer.commands.train import run_training
 from ridgeformer.errors import InputError, RidgeformerError
 from ridgeformer.storage import write_whole
@@ -29,6 +29,7 @@ _PIPE_WIDTH = 170  # columns of Table 1
 
 def reproduce(
     train: bool = False,
+    baselines: bool = False,
     models: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KIND…")] = ("gdpp", "diag", "full"),
     layers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="L…")] = (),
     columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PRIOR…")] = (),
@@ -36,6 +37,8 @@ def reproduce(
     out: Path = Path("reproduction"),
     sequences: int = 100_000,
     workers: int | None = None,
+    json: File = None,
+    markdown: File = None,
 ) -> int:
     """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
 
@@ -44,6 +47,8 @@ def reproduce(
 
     Args:
         train: Train the models instead of taking those of the zoo.
+        baselines: Instead, only hold the baselines against the paper's and the Bayes limit (with --sequences 1000000,
+            six minutes).
         models: Kinds of model: gdpp, diag, full.
         layers: Depths; all of 1 to 7, and 8 for uniform:5, unless given.
         columns: Noise priors, such as uniform:5 or categorical:1+3; all ten unless given.
@@ -51,7 +56,11 @@ def reproduce(
         out: Folder for runs, records and tables.
         sequences: Fresh sequences on which everything is measured.
         workers: Processes that train at the same time; one for each core unless given.
+        json: Also write the result of --baselines as JSON; that of the others is in --out.
+        markdown: Also put the tables of --baselines between the markers of this page, docs/evaluation.md.
     """
+    if baselines:
+        return _baselines(whole_number("sequences", sequences, 2), json, markdown)
     from ridgeformer.experiments.cells import PRIORS, grid_cells
 
     whole_number("sequences", sequences, 2)
@@ -68,6 +77,20 @@ def reproduce(
         run_training(_LIVE)
     table = _measure(wanted, columns or PRIORS, sequences)
     _write(table, out)
+    return 0
+
+
+def _baselines(sequences: int, json: Path | None, markdown: Path | None) -> int:
+    from ridgeformer.experiments.baseline_page import measure_baselines
+
+    with Console(stderr=True).status("tuning baselines") as status:
+        report = measure_baselines(sequences, on_stage=status.update)
+    for table in report.tables():
+        output_console().print(table)
+    if json is not None:
+        write_json(json, report.as_json())
+    if markdown is not None:
+        report.write(markdown)
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.table import Table as RichTable
 
+from ridgeformer.experiments.markdown import markdown_table
 from ridgeformer.experiments.table1 import METHOD_NAMES, Entry, Table1
 
 
@@ -68,8 +69,7 @@ def as_markdown(table: Table1) -> str:
         return text + (f" ({printed_text(entry)})" if entry.printed is not None else "")
 
     head = ["", *(header(noise) for noise in table.columns)]
-    lines = [head, ["---"] * len(head), *_grid(table, cell)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return markdown_table(head, _grid(table, cell)) + "\n"
 
 
 def as_latex(table: Table1) -> str:

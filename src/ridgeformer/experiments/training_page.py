@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from ridgeformer.experiments.markdown import markdown_table, replace_block
 from ridgeformer.experiments.training_targets import Trial
 from ridgeformer.paper import printed_loss
-from ridgeformer.storage import replace_block
 
 _TARGET_HEAD = ("model", "seed", "adjusted loss", "± s.e.", "largest", "seconds", "target", "within", "met", "paper")
 _ABLATION_HEAD = ("model", "what", "adjusted loss", "± s.e.", "median", "largest", "seconds")
@@ -65,10 +65,10 @@ def ablation_table(trials: Sequence[Trial]) -> Table:
 def write_training_page(page: Path, targets: Sequence[Trial], trials: Sequence[Trial], machine: str) -> None:
     """Put the tables between their markers in the page."""
     if targets:
-        text = f"Measured on {machine}.\n\n" + _markdown(_TARGET_HEAD, target_rows(targets))
+        text = f"Measured on {machine}.\n\n" + markdown_table(_TARGET_HEAD, target_rows(targets))
         replace_block(page, "time to target", text)
     if trials:
-        text = f"Measured on {machine}.\n\n" + _markdown(_ABLATION_HEAD, ablation_rows(trials))
+        text = f"Measured on {machine}.\n\n" + markdown_table(_ABLATION_HEAD, ablation_rows(trials))
         replace_block(page, "ablations", text)
 
 
@@ -81,8 +81,3 @@ def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Ta
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

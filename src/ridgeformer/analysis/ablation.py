@@ -1,0 +1,128 @@
+"""Switching parts of a model off, to see what they are for.
+
+A layer adds [[A, b], [cᵀ, δ]] = Σ_k P_k G Q_k to the identity. In a diagonal layer the blocks are ω_xx Σ, ω_xy α,
+ω_yx αᵀ and ω_yy λ, so switching an ω off is emptying a block, which can be done to a model of any kind: rows of P
+choose the coordinates that are written, columns of Q those of the token that they are multiples of. One head cannot do
+without a single block; two can, so a model with blocks switched off has twice the heads.
+
+A part may matter only because the rest was trained to rely on it. So the ω that are left are also fitted anew. That is
+done for diag and gdpp models only: a full model has 2 H (d + 1)² numbers a layer and would fit the pool, not the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.analysis.gauge import acting_matrices
+from ridgeformer.analysis.omega import OMEGAS, inert, model_from_omega, natural_units, omega_of
+from ridgeformer.analysis.retune import Tuner
+from ridgeformer.analysis.samples import Measured, Sample, measure
+from ridgeformer.checks import one_of
+from ridgeformer.errors import InputError
+from ridgeformer.model import LinearTransformer
+from ridgeformer.types import Array
+
+OnDone = Callable[[int, int], None] | None
+"""Called with the number of ablations done and their total."""
+_ITERATIONS = 100  # of each refit
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A model with some blocks switched off, in one layer or in all."""
+
+    blocks: tuple[str, ...]
+    """Of "xx", "xy", "yx", "yy"; none for the control."""
+    layer: int | None
+    """Counted from 1; None for all layers."""
+    inert: bool
+    """Whether the model cannot change, because nothing reads what the block writes."""
+    alone: Measured
+    """Without anything else changed."""
+    refitted: Measured | None = None
+    """With all other ω fitted anew; the control's row is what to compare it with. None for full models."""
+    omega: Array | None = None
+    """(layers, 4) after refitting."""
+
+    @property
+    def label(self) -> str:
+        """Such as "ω_xy, layer 2"."""
+        if not self.blocks:
+            return "nothing"
+        return " and ".join(f"ω_{block}" for block in self.blocks) + (
+            ", all layers" if self.layer is None else f", layer {self.layer}"
+        )
+
+
+def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
+    """The model without the blocks marked in ``off`` (layers, 4) of bool; itself if there are none."""
+    off = np.asarray(off, bool)
+    if off.shape != (model.layers, 4):
+        raise InputError(f"off must say for each of {model.layers} layers and 4 blocks whether it is off.")
+    if not off.any():
+        return model
+    if model.kind != "full":
+        return model_from_omega(np.where(off, 0.0, omega_of(model)), model.dim)
+    P, Q = acting_matrices(model)
+    parts_P, parts_Q = [], []
+    for target, rows in enumerate((slice(None, -1), slice(-1, None))):  # what is written: x, then y
+        part_P, part_Q = np.zeros_like(P), Q.copy()
+        part_P[:, :, rows] = P[:, :, rows]
+        part_Q[off[:, 2 * target], :, :, :-1] = 0.0
+        part_Q[off[:, 2 * target + 1], :, :, -1] = 0.0
+        parts_P.append(part_P)
+        parts_Q.append(part_Q)
+    matrices = {"P": np.concatenate(parts_P, axis=1), "Q": np.concatenate(parts_Q, axis=1)}
+    return LinearTransformer("full", model.dim, matrices)
+
+
+def mark(layers: int, blocks: Sequence[str], layer: int | None) -> Array:
+    """(layers, 4) of bool: these blocks, in one layer (counted from 1) or in all."""
+    off = np.zeros((layers, 4), bool)
+    rows = slice(None) if layer is None else layer - 1
+    for block in blocks:
+        off[rows, OMEGAS.index(one_of("block", block, OMEGAS))] = True
+    return off
+
+
+def ablations(
+    model: LinearTransformer, sample: Sample, tuner: Tuner | None = None, on_done: OnDone = None
+) -> tuple[Ablation, ...]:
+    """Nothing, each block in all layers, both that read y (what is left is GD++), and each block of each layer.
+
+    With a tuner, diag and gdpp models are also refitted.
+    """
+    if tuner is not None and model.kind == "full":
+        raise InputError(
+            "Only diag and gdpp models are refitted after an ablation: a full model would fit the pool, not the task."
+        )
+    blocks = [(name,) for name in (OMEGAS if model.kind != "gdpp" else ("xx", "yx"))]
+    both = [("xy", "yy")] if model.kind != "gdpp" else []
+    wanted: list[tuple[tuple[str, ...], int | None]] = [((), None)]
+    wanted += [(names, None) for names in blocks + both]
+    wanted += [(names, layer) for layer in range(1, model.layers + 1) for names in blocks]
+    found = []
+    for number, (names, layer) in enumerate(wanted, 1):
+        found.append(_ablation(model, sample, tuner, names, layer))
+        if on_done is not None:
+            on_done(number, len(wanted))
+    return tuple(found)
+
+
+def _ablation(
+    model: LinearTransformer, sample: Sample, tuner: Tuner | None, blocks: tuple[str, ...], layer: int | None
+) -> Ablation:
+    off, dead = mark(model.layers, blocks, layer), inert(model.layers)
+    alone = measure(switched_off(model, off), sample)
+    unchanged = bool(blocks) and not (off & ~dead).any()
+    free = ~(off | dead)
+    nothing_left = not free[:, 2].any()  # without any ω_yx the query's y stays 0, whatever the rest
+    if tuner is None or unchanged or nothing_left:
+        return Ablation(blocks, layer, unchanged, alone)
+    if model.kind == "gdpp":
+        free[:, [1, 3]] = False
+    omega, _ = tuner.fit_omega(omega_of(model), free, natural_units(sample.task), _ITERATIONS)
+    return Ablation(blocks, layer, unchanged, alone, measure(model_from_omega(omega, model.dim), sample), omega)

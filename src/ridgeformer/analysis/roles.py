@@ -1,0 +1,106 @@
+"""What each layer does to the weights, in the words of the theory: step, rescaling, momentum, against the noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.analysis.samples import Sample, median_of
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError
+from ridgeformer.model import LinearTransformer
+from ridgeformer.theory.batched import times
+from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
+from ridgeformer.theory.momentum import momentum_layers
+from ridgeformer.theory.step_size import effective_step_size
+from ridgeformer.types import Array
+
+
+@dataclass(frozen=True)
+class StepBand:
+    """One layer in one band of noise: medians over its contexts."""
+
+    layer: int
+    """Counted from 1."""
+    band: str
+    step: float
+    """η of the nearest multiple of steepest descent; times n, so that 1 is about a full step."""
+    alignment: float
+    """Cosine of the layer's step with steepest descent."""
+    rescaling: float
+    """1 + δ: what the layer multiplies w by."""
+    scatter: float
+    """tr Σ^l / (n d) in front of the layer: what is left of the features, 1 at the start."""
+    energy: float
+    """λ^l / n in front of the layer: what is left of the targets, d + σ² at the start."""
+
+
+@dataclass(frozen=True)
+class MomentumTerms:
+    """Sizes of the terms of Lemma 4.4 in one layer: medians over contexts of the norm, over that of w'.
+
+    u' = u − Λ u + Γ g ,  w' = w + s w − Π g − Φ u.
+    """
+
+    layer: int
+    decay: float
+    """Λ u, over the size of u'."""
+    gathered: float
+    """Γ g, over the size of u'."""
+    rescaling: float
+    """s w."""
+    gradient: float
+    """Π g."""
+    momentum: float
+    """Φ u."""
+
+
+def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
+    """Steps, rescaling and what they act on, of every layer and band; for models of any kind."""
+    model, context = model.astype(np.float64), sample.context
+    n, dim = sample.task.context, sample.task.dim
+    P, Q = model.attention_matrices()
+    states = implicit_models(model, context)
+    found = []
+    for layer, size in enumerate(effective_step_size(model, context)):
+        with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
+            statistics = states[layer].statistics(context)
+            rescaling = 1 + layer_blocks(P[layer], Q[layer], statistics).delta
+            scatter = np.trace(statistics.scatter, axis1=1, axis2=2) / (n * dim)
+        for band in sample.bands:
+            arrays = size.step * n, size.alignment, rescaling, scatter, size.energy / n
+            medians = (median_of(array[band.members]) for array in arrays)
+            found.append(StepBand(layer + 1, band.label, *medians))
+    return tuple(found)
+
+
+def momentum_terms(model: LinearTransformer, context: Context) -> tuple[MomentumTerms, ...]:
+    """The terms of Lemma 4.4 in every layer of a diag or gdpp model."""
+    if model.kind == "full":
+        raise InputError(
+            "The momentum of Lemma 4.4 is defined for diag and gdpp models, whose layers are given by four numbers ω; "
+            "a full model has none."
+        )
+    states = implicit_models(model, context)
+    found = []
+    for number, (layer, before, after) in enumerate(
+        zip(momentum_layers(model, context), states[:-1], states[1:], strict=True), 1
+    ):
+        size_u, size_w = _size(after.u), _size(after.w)
+        with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
+            decay, gathered = _size(times(layer.Lambda, before.u)), _size(times(layer.Gamma, layer.descent))
+            terms = layer.s[:, None] * before.w, times(layer.Pi, layer.descent), times(layer.Phi, before.u)
+        shares = (_ratio(_size(term), size_w) for term in terms)
+        found.append(MomentumTerms(number, _ratio(decay, size_u), _ratio(gathered, size_u), *shares))
+    return tuple(found)
+
+
+def _size(vectors: Array) -> float:
+    """Root of the median square over contexts: a mean would show only those that explode."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sqrt(median_of((vectors**2).sum(axis=1))))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole != 0 else 0.0  # NaN, where a model explodes, stays NaN

@@ -1,0 +1,155 @@
+"""Fresh contexts on which a model is taken apart, sorted into bands of noise, and what the model says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ridgeformer.checks import whole_number
+from ridgeformer.context import Context
+from ridgeformer.errors import InputError
+from ridgeformer.evaluation import Evaluation, draw_chunks
+from ridgeformer.evaluation.losses import half_square
+from ridgeformer.model import LinearTransformer
+from ridgeformer.noise import NoisePrior, Uniform
+from ridgeformer.streams import check_seed
+from ridgeformer.task import ContextDraw, Task
+from ridgeformer.types import Array
+
+_BANDS = 5
+_MOST_LEVELS = 8  # of a prior with few levels of noise, each of which is then a band
+_MEMORY = 64e6  # bytes of Gram matrices: 66 000 contexts at d = 10, 780 at d = 100
+_FEWEST, _DEFAULT = 200, 20_000
+_TYPICAL = 0.999
+"""Share of contexts that sums of squares run over: the few on which a model explodes would be all one saw."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The contexts of a sample whose σ lies between two levels."""
+
+    low: float
+    high: float
+    members: Array
+    """Their places in the sample."""
+
+    @property
+    def label(self) -> str:
+        """Such as "1–2", or "3" for a single level."""
+        return f"{self.low:g}" if self.low == self.high else f"{self.low:.3g}–{self.high:.3g}"
+
+    @property
+    def middle(self) -> float:
+        """Where the band is drawn."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Contexts of a task: the first ones that `ridgeformer evaluate` draws for the same seed."""
+
+    task: Task
+    seed: int
+    drawn: ContextDraw
+
+    @classmethod
+    def draw(cls, task: Task, sequences: int | None = None, seed: int = 0) -> Sample:
+        """``sequences`` fresh contexts in float64; by default 20 000, or what fits 64 MB."""
+        if sequences is None:
+            fitting = int(_MEMORY / (8 * (task.dim + 1) ** 2))
+            sequences = max(_FEWEST, min(_DEFAULT, fitting))
+        sequences = whole_number("sequences", sequences, 1)
+        chunks = list(draw_chunks(task, sequences, check_seed(seed)))
+        gram = np.concatenate([chunk.context.gram for chunk in chunks])
+        weights, sigma, query, oracle = (
+            np.concatenate([getattr(chunk, name) for chunk in chunks])
+            for name in ("weights", "sigma", "query", "oracle")
+        )
+        return cls(task, seed, ContextDraw(Context(gram, task.context), weights, sigma, query, oracle))
+
+    @property
+    def context(self) -> Context:
+        """All that a model sees."""
+        return self.drawn.context
+
+    @property
+    def sequences(self) -> int:
+        """How many contexts."""
+        return len(self.drawn.sigma)
+
+    @cached_property
+    def bands(self) -> tuple[Band, ...]:
+        """Five bands of σ, or one for each level of a prior with few levels; bands without a context are left out."""
+        return noise_bands(self.drawn.sigma, self.task.prior)
+
+    def first(self, count: int) -> Sample:
+        """The first ``count`` contexts."""
+        drawn = self.drawn
+        kept = (array[:count] for array in (drawn.weights, drawn.sigma, drawn.query, drawn.oracle))
+        context = Context(drawn.context.gram[:count], drawn.context.examples)
+        return Sample(self.task, self.seed, ContextDraw(context, *kept))
+
+    def layer_weights(self, model: LinearTransformer) -> Array:
+        """ŵ after every layer, (layers, batch, d), float64."""
+        from ridgeformer.kernels import engine
+
+        if model.dim != self.task.dim:
+            raise InputError(f"The model was made for {model.dim} features; these contexts have {self.task.dim}.")
+        model = model.astype(np.float64)
+        parameters = model.attention_matrices() if model.kind == "full" else model.omega()
+        return engine.weights_from_gram(parameters, self.context.gram, every_layer=True)
+
+    def losses(self, weights: Array) -> Array:
+        """½‖ŵ − w*‖² of every context, (batch,); infinite where a model exploded."""
+        return half_square(weights, self.drawn.oracle)
+
+
+def noise_bands(sigma: Array, prior: NoisePrior) -> tuple[Band, ...]:
+    """The contexts sorted by their noise σ (batch,)."""
+    levels = np.unique(sigma)
+    if len(levels) <= _MOST_LEVELS:
+        return tuple(Band(float(level), float(level), np.flatnonzero(sigma == level)) for level in levels)
+    if isinstance(prior, Uniform):
+        edges = np.linspace(prior.low, prior.high, _BANDS + 1)
+    else:
+        edges = np.quantile(sigma, np.linspace(0, 1, _BANDS + 1))
+    place = np.clip(np.searchsorted(edges, sigma, side="right") - 1, 0, _BANDS - 1)
+    found = [Band(float(edges[k]), float(edges[k + 1]), np.flatnonzero(place == k)) for k in range(_BANDS)]
+    return tuple(band for band in found if len(band.members))
+
+
+def median_of(values: Array) -> float:
+    """The median of all that are numbers; NaN if none is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")
+
+
+def typical(losses: Array) -> Array:
+    """(batch,) of bool: all but the thousandth with the largest losses, and none without a finite loss."""
+    kept = losses <= np.quantile(losses, _TYPICAL, method="inverted_cdf")
+    return kept & np.isfinite(losses)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Adjusted losses on a sample, over all of it and band by band."""
+
+    total: Evaluation
+    bands: tuple[Evaluation, ...]
+
+    @classmethod
+    def of(cls, losses: Array, sample: Sample) -> Measured:
+        """Summarise the losses (batch,) of the sample's contexts."""
+        return cls(Evaluation.of(losses), tuple(Evaluation.of(losses[band.members]) for band in sample.bands))
+
+
+def measure(model: LinearTransformer, sample: Sample) -> Measured:
+    """Losses of a model's prediction."""
+    return Measured.of(sample.losses(sample.layer_weights(model)[-1]), sample)
+
+
+def layer_progress(sample: Sample, weights: Array) -> tuple[Measured, ...]:
+    """Losses of what the model would say after each layer, given its read-outs (layers, batch, d)."""
+    return tuple(Measured.of(sample.losses(found), sample) for found in weights)
