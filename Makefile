@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help install test lint bench reproduce clean
+.PHONY: help install test test-slow lint bench reproduce clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
 	@echo "make test       the test suite (about 4 minutes on a fresh machine, installing included)"
+	@echo "make test-slow  tests that take minutes: coverage of confidence intervals"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed against JAX and PyTorch (about 4 minutes)"
 	@echo "make reproduce  the main job; for now one model of Table 1 from scratch, in a minute"
@@ -27,6 +28,9 @@ install: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.installed-lint $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from rich.table import Table
 from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, TunedRR
 from ridgeformer.baselines.iterative import iterations_needed
 from ridgeformer.baselines.paper_check import Cell, paper_baseline_cells
-from ridgeformer.evaluation import compare
+from ridgeformer.evaluation.comparison import AnyPredictor, compare
 from ridgeformer.experiments.cells import PRIORS
 from ridgeformer.experiments.markdown import markdown_table, replace_block
 from ridgeformer.task import Task
@@ -84,7 +84,7 @@ def measure_baselines(
 
 
 def _limit(task: Task, sequences: int, seed: int) -> Limit:
-    others = {
+    others: dict[str, AnyPredictor] = {
         "OLS": OLS(),
         "ConstRR": ConstRR.tuned(task),
         "AdaRR": AdaRR(),
