@@ -57,7 +57,8 @@ def reproduce(
         sequences: Fresh sequences on which everything is measured.
         workers: Processes that train at the same time; one for each core unless given.
         json: Also write the result of --baselines as JSON; that of the others is in --out.
-        markdown: Also put the tables of --baselines between the markers of this page, docs/evaluation.md.
+        markdown: Also put the tables between the markers of a page: docs/reproduction.md, or docs/evaluation.md for
+            --baselines.
     """
     if baselines:
         return _baselines(whole_number("sequences", sequences, 2), json, markdown)
@@ -77,6 +78,7 @@ def reproduce(
         run_training(_LIVE)
     table = _measure(wanted, columns or PRIORS, sequences)
     _write(table, out)
+    _judge(table, wanted, out, markdown)
     return 0
 
 
@@ -157,3 +159,17 @@ def _write(table: Table1, out: Path) -> None:
         loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
         console.print(f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}", highlight=False)
     console.print(f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}", soft_wrap=True)
+
+
+def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path, markdown: Path | None) -> None:
+    """The paper's claims, on the terminal, as a record, and in a page."""
+    from ridgeformer.experiments.claims import check_claims, claims_record
+    from ridgeformer.experiments.reproduction_page import write_reproduction_page
+
+    claims = check_claims(table, models)
+    write_json(out / "claims.json", claims_record(claims))
+    console = output_console(_PIPE_WIDTH)
+    for claim in claims:
+        console.print(f"{claim.verdict}: {claim.statement} {claim.numbers}", highlight=False)
+    if markdown is not None:
+        write_reproduction_page(markdown, table, claims)

@@ -77,6 +77,11 @@ def zoo_name(model: str, layers: int, noise: str, seed: int = 0) -> str:
     return f"{model}-{layers}-{noise.replace(':', '-')}" + (f"-seed-{seed}" if seed else "")
 
 
+def _order(noise: str) -> tuple[bool, int]:
+    """uniform:5, where the chains begin, before the others."""
+    return noise != SEEDED_PRIOR, PRIORS.index(noise)
+
+
 def grid_cells(
     models: Iterable[str] = KINDS,
     layers: Iterable[int] | None = None,
@@ -85,7 +90,7 @@ def grid_cells(
     sequences: int = 1_000_000,
 ) -> tuple[Cell, ...]:
     """The chosen part of the grid, with the cells that it starts from, parents before children."""
-    columns = [one_of("columns", column, PRIORS) for column in columns]
+    columns = sorted((one_of("columns", column, PRIORS) for column in columns), key=_order)
     models = [one_of("models", model, KINDS) for model in models]
     wanted = None if layers is None else sorted(set(layers))
     if wanted is not None and (not wanted or wanted[0] < 1 or wanted[-1] > SEEDED_LAYERS[-1]):
@@ -97,10 +102,11 @@ def grid_cells(
             add(cell.parent)
         chosen.setdefault(cell.name, cell)
 
-    for model in models:
-        for noise in sorted(columns, key=lambda column: (column != SEEDED_PRIOR, PRIORS.index(column))):
-            for depth in SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS:
-                for seed in sorted(set(seeds)) if noise == SEEDED_PRIOR else (min(seeds, default=0),):
+    seeds = sorted(set(seeds)) or [0]
+    for seed in seeds:  # the whole table first, then what only the figures need
+        for model in models:
+            for noise in columns if seed == seeds[0] else [c for c in columns if c == SEEDED_PRIOR]:
+                for depth in SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS:
                     if wanted is None or depth in wanted:
                         add(Cell(model, depth, noise, seed, sequences))
     return tuple(chosen.values())
