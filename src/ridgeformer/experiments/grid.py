@@ -134,9 +134,10 @@ class _Worker:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            values = json.loads(line)
-            self._events.put((self, GridEvent(**(values | {"cell": Cell(**values["cell"])}))))
+        with self.process.stdout as reports:
+            for line in reports:
+                values = json.loads(line)
+                self._events.put((self, GridEvent(**(values | {"cell": Cell(**values["cell"])}))))
         self._events.put((self, None))
 
     def dismiss(self) -> None:

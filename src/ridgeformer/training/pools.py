@@ -24,7 +24,6 @@ from ridgeformer.training.quasi_newton import Function
 from ridgeformer.types import Array
 
 _LEVELS = 4  # of stretching, the lowest being none
-_WIDEST = 1.2  # factor of features: ‖X‖² is then four standard deviations larger than usual at n = 20, d = 10
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix
 
 
@@ -61,19 +60,28 @@ def pool_function(
     return function
 
 
-def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int) -> Pool:
+def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
     """Contexts whose w and noise, and so their targets, are multiplied by one of a few factors b up to ``stretch``.
+
+    Features are multiplied likewise, up to ``widen``; X is standard normal in n·d dimensions.
 
     z = (w, ξ/σ) is standard normal, in D = d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with
     b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
     z = w and D = d. float64.
     """
-    parts = [(*part, part[1]) for part in _stretched_chunks(task, count, stretch, seed, number)]
+    parts = [(*part, part[1]) for part in _stretched_chunks(task, count, stretch, widen, seed, number)]
     return Pool(*_joined(parts)[:2])
 
 
 def sifted_pool(
-    model: LinearTransformer, task: Task, count: int, sift: int, stretch: float, seed: int, number: int
+    model: LinearTransformer,
+    task: Task,
+    count: int,
+    sift: int,
+    stretch: float,
+    seed: int,
+    number: int,
+    widen: float = 1.0,
 ) -> Pool:
     """``count`` of ``count``·``sift`` stretched contexts: the quarter that adds most to the mean, and some of the rest.
 
@@ -84,7 +92,7 @@ def sifted_pool(
     rng = token_rng(seed, Purpose.SELECT, number)
     hard: list[tuple[GramDraw, Array, Array]] = []
     rest: list[tuple[GramDraw, Array, Array]] = []
-    for contexts, importance in _stretched_chunks(task, total, stretch, seed, number):
+    for contexts, importance in _stretched_chunks(task, total, stretch, widen, seed, number):
         share = importance * adjusted_losses(model, Context(contexts.gram, task.context), contexts.oracle)
         for kept, order in (
             (hard, np.argsort(-share, kind="stable")[:worst]),
@@ -102,28 +110,46 @@ def sifted_pool(
 
 
 def _stretched_chunks(
-    task: Task, count: int, stretch: float, seed: int, number: int
+    task: Task, count: int, stretch: float, widen: float, seed: int, number: int
 ) -> Iterator[tuple[GramDraw, Array]]:
-    """(contexts, importance), a chunk at a time.
-
-    Without noise the tail comes from the features: there, X too is multiplied, by up to `_WIDEST`. It is standard
-    normal in n·d dimensions; G becomes b²G, and the oracle stays what it was.
-    """
+    """(contexts, importance), a chunk at a time."""
     rng = token_rng(seed, Purpose.MINE, number)
     pool_seed = int(rng.integers(2**63))
-    levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, _WIDEST, _LEVELS)
+    levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
     for draw in draw_chunks(task, count, pool_seed, Purpose.MINE):
         batch = len(draw.sigma)
         factors = levels[rng.integers(_LEVELS, size=batch)]
         squares, dimensions = _squared_norm(draw)
         importance = _importance(squares * factors**2, dimensions, levels)
         contexts = stretched(draw, factors)
-        if not draw.sigma.any():
+        if widen > 1.0:
             factors = widths[rng.integers(_LEVELS, size=batch)]
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2
             importance = importance * _importance(squares, np.full(batch, task.context * task.dim), widths)
-            contexts = contexts._replace(gram=contexts.gram * (factors**2)[:, None, None])
+            contexts = _widened(contexts, draw.sigma, factors)
         yield contexts, importance
+
+
+def _widened(contexts: GramDraw, sigma: Array, factors: Array) -> GramDraw:
+    """The contexts with features multiplied by ``factors`` and w and the noise as they were.
+
+    With c = Xᵀξ = α − Σw:  Σ ↦ b²Σ,  α ↦ b²Σw + b c,  λ ↦ b²wᵀΣw + 2b⟨w, c⟩ + ‖ξ‖²,  and the oracle, as ever, is
+    w + (Σ + σ²I)⁻¹(c − σ²w).
+    """
+    weights, scatter = contexts.weights, contexts.gram[:, :-1, :-1]
+    pushed = np.einsum("bij,bj->bi", scatter, weights)
+    noise = contexts.gram[:, :-1, -1] - pushed
+    along, across = np.einsum("bi,bi->b", weights, pushed), np.einsum("bi,bi->b", weights, noise)
+    b = factors[:, None]
+    gram = contexts.gram.copy()
+    gram[:, :-1, :-1] *= b[..., None] ** 2
+    gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + b * noise
+    gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
+    variance = sigma[:, None] ** 2
+    system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
+    aim = b * noise - variance * weights
+    oracle = weights + np.linalg.solve(system, aim[..., None])[..., 0]
+    return GramDraw(gram, weights, contexts.query, oracle)
 
 
 def _importance(squares: Array, dimensions: Array, levels: Array) -> Array:

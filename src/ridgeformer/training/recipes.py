@@ -54,6 +54,8 @@ class PoolLeg(_Leg):
     saturation: float = 0.0
     stretch: float = 1.3
     """Largest factor by which targets of the pool are multiplied; see `stretched_pool`."""
+    widen: float = 1.0
+    """Largest factor by which features of the pool are multiplied."""
     sift: int = 0
     """If positive, the pool is made of this many times as many contexts; see `sifted_pool`."""
 
@@ -106,6 +108,7 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
+_WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 SHALLOW = 3
 """Layers up to which tails are fat, and a FULL model gains next to nothing on a DIAG one but finds worse minima."""
 
@@ -115,7 +118,7 @@ def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
     batch = config.batch or 512
     given = config.start is not None
     first: Leg = _descend(batch, "given") if given else DiagonalLeg(name="diagonal", steps=1, start="init")
-    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, tolerance=0.1)
+    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, widen=_WIDEN, tolerance=0.1)
     return first, finish, *_sifted(batch, config.layers)
 
 
@@ -183,7 +186,8 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
         )
         for number in range(starts)
     ]
-    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, tolerance=0.1)
+    widen = _WIDEN if config.layers <= SHALLOW else 1.0
+    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, widen=widen, tolerance=0.1)
     return (*first, *short, _descend(batch, "best"), finish, *_sifted(batch, config.layers))
 
 
@@ -191,7 +195,7 @@ def _sifted(batch: int, layers: int) -> list[PoolLeg]:
     """A last leg for models of three layers or less, whose best weights explode on one context in a million."""
     if layers > SHALLOW:
         return []
-    return [PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, tolerance=0.1)]
+    return [PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_WIDEN, tolerance=0.1)]
 
 
 def _descend(batch: int, start: str) -> PoolLeg:

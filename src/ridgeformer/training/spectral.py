@@ -30,7 +30,7 @@ from ridgeformer.types import Array
 
 _SEQUENCES = 131_072  # whose eigenvalues make the histogram: 1.3 million at d = 10
 _TAIL = 0.1  # share of the eigenvalues on either side to which the tails are fitted
-_RAREST = 3e-7  # eigenvalues more extreme than those of one context in three million are left out
+_RAREST = 1e-8  # eigenvalues more extreme than those of one context in a hundred million are left out
 _TRUSTED = 20  # eigenvalues in a bin that are better than a fit: ±22 %
 _BINS = 1024  # equally spaced in ln s: a bin spans under a percent of s
 _MARGIN = 0.3  # of ln s beyond the extreme eigenvalues seen

@@ -174,12 +174,12 @@ class Trainer:
         """The leg's pool: decided by the run's seed, the leg and the weights it started from; the latest is kept."""
         if number not in self._pools:
             self._pools.clear()
+            tails = (leg.stretch, self.config.seed, number, leg.widen)
             if leg.sift:
                 model = self._template.astype(np.float64).unflatten(start)
-                names = (leg.pool, leg.sift, leg.stretch, self.config.seed, number)
-                self._pools[number] = sifted_pool(model, self.task, *names)
+                self._pools[number] = sifted_pool(model, self.task, leg.pool, leg.sift, *tails)
             else:
-                self._pools[number] = stretched_pool(self.task, leg.pool, leg.stretch, self.config.seed, number)
+                self._pools[number] = stretched_pool(self.task, leg.pool, *tails)
         return self._pools[number]
 
     def _ready_made_step(self, state: TrainState, leg: SpectralLeg | DiagonalLeg) -> tuple[TrainState, StepInfo]:
