@@ -112,3 +112,13 @@ def test_context_of_a_bad_number_of_examples_is_refused(examples: Any) -> None:
     with pytest.raises(rf.InputError) as caught:
         rf.Context(np.eye(3)[None], examples)
     one_sentence(caught.value)
+
+
+def test_ridge_without_penalty_on_float32_grams_of_few_examples_ignores_empty_directions() -> None:
+    """n < d: eigenvalues of empty directions are rounding of float32, which the limit v → 0 must not divide by."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 4, 9)), rng.standard_normal((50, 4))
+    expected = np.einsum("bdn,bn->bd", np.linalg.pinv(X), y)
+    narrow = rf.Context.from_tokens(X.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_allclose(narrow.ridge(0.0), expected, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(rf.Context.from_tokens(X, y).ridge(0.0), expected, rtol=1e-8, atol=1e-8)

@@ -87,7 +87,7 @@ class Context:
         values, _, cross = spectrum = self.spectrum
         total = values + np.broadcast_to(np.asarray(penalty, np.float64), (len(self.gram),))[:, None]
         # Rounding leaves eigenvalues of empty directions at about eps times the largest.
-        floor = values[:, -1:] * self.dim * np.finfo(np.float64).eps
+        floor = values[:, -1:] * self.dim * np.finfo(self.gram.dtype).eps
         return spectrum.rotate_back(np.where(total > floor, cross / np.where(total > floor, total, 1.0), 0.0))
 
 
