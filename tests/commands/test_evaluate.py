@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from running import ridgeformer
 
 import ridgeformer as rf
 from ridgeformer.baselines import ConstRR, TunedRR
 from ridgeformer.commands.evaluate import evaluate, model_labels
 from support import one_sentence
 
-# As `ridgeformer.cli.main` runs a command.
-RUN = """
-import sys
-import tyro
-from ridgeformer.commands.evaluate import evaluate
-from ridgeformer.errors import RidgeformerError
-
-try:
-    code = tyro.extras.subcommand_cli_from_dict({"evaluate": evaluate, "other": lambda: 0}, args=sys.argv[1:])
-except RidgeformerError as wrong:
-    sys.stderr.write(f"ridgeformer: {wrong}\\n")
-    sys.exit(2)
-sys.exit(code)
-"""
 TASK = {"dim": 3, "context": 8, "noise": "uniform:2"}
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    package = str(Path(rf.__file__).parents[1])
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-c", RUN, "evaluate", *map(str, arguments)]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    return ridgeformer("evaluate", *arguments)
 
 
 def make_model(path: Path, scale: float = 0.05, layers: int = 2, dim: int = 3, **task: Any) -> Path:
@@ -92,8 +74,11 @@ def test_json_holds_what_the_library_measures(tmp_path: Path, capsys: pytest.Cap
     path, out = make_model(tmp_path / "m.safetensors"), tmp_path / "out.json"
     assert evaluate((str(path),), sequences=500, seed=3, json=out) == 0
     found = read_json(out)["evaluations"]["m"]
-    expected = rf.evaluate(rf.load(path), rf.Task(3, 8, "uniform:2"), 500, seed=3)
+    model, task = rf.load(path), rf.Task(3, 8, "uniform:2")
+    expected = rf.compare({"m": model}, task, 500, seed=3).evaluations["m"]
     assert {name: found[name] for name in vars(expected)} == vars(expected)
+    alone = rf.evaluate(model, task, 500, seed=3)  # draws in the model's float32, compare in float64
+    assert found["adjusted_loss"] == pytest.approx(alone.adjusted_loss, rel=1e-6)
     assert "minus" not in capsys.readouterr().out  # nothing to compare with
 
 

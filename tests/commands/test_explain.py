@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from running import ridgeformer
 
 import ridgeformer as rf
 from ridgeformer.analysis import few_constants, retune
@@ -18,29 +17,12 @@ from ridgeformer.commands.explain import explain
 from ridgeformer.theory import Check
 from support import make_examples, one_sentence, relative_error, tame_model
 
-# As `ridgeformer.cli.main` runs a command.
-RUN = """
-import sys
-import tyro
-from ridgeformer.commands.explain import explain
-from ridgeformer.errors import RidgeformerError
-
-try:
-    code = tyro.extras.subcommand_cli_from_dict({"explain": explain, "other": lambda: 0}, args=sys.argv[1:])
-except RidgeformerError as wrong:
-    sys.stderr.write(f"ridgeformer: {wrong}\\n")
-    sys.exit(2)
-sys.exit(code)
-"""
 TASK = {"dim": 3, "context": 8, "noise": "uniform:2"}
 EXAMPLES = make_examples(4, 8, 3, seed=1)
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    package = str(Path(rf.__file__).parents[1])
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-c", RUN, "explain", *map(str, arguments)]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    return ridgeformer("explain", *arguments)
 
 
 def make_model(path: Path, kind: str = "diag", layers: int = 2, heads: int = 1, **task: Any) -> Path:

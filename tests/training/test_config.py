@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ridgeformer import InputError
 from ridgeformer.training import TrainConfig
-from ridgeformer.training.recipes import legs
+from ridgeformer.training.recipes import AdamLeg, PoolLeg, SpectralLeg, legs
+from ridgeformer.training.steps import Trainer
 
 
 def test_config_survives_json_and_back() -> None:
@@ -33,6 +35,7 @@ def test_config_with_unknown_name_suggests_the_nearest() -> None:
         {"rate": 0.0},
         {"rate": float("nan")},
         {"precision": "float16"},
+        {"precision": None},
         {"recipe": "slow"},
         {"seed": -1},
         {"dim": 0},
@@ -61,17 +64,114 @@ def test_config_file_that_is_missing_is_one_clear_error(tmp_path: Path) -> None:
         TrainConfig.from_file(tmp_path / "none.json")
 
 
-def test_paper_recipe_is_what_the_paper_prints() -> None:
-    (leg,) = legs(TrainConfig(recipe="paper"))
+@pytest.mark.parametrize(
+    ("precision", "noise", "dtype"),
+    [
+        ("auto", "uniform:5", "float32"),
+        ("auto", "categorical:0+1", "float32"),
+        ("auto", "uniform:0-0.1", "float32"),
+        ("auto", "uniform:0", "float64"),
+        ("auto", "fixed:0", "float64"),
+        ("auto", "categorical:0", "float64"),
+        ("float32", "fixed:0", "float32"),
+        ("float64", "uniform:5", "float64"),
+    ],
+)
+def test_precision_is_float64_for_tasks_without_noise_unless_told_otherwise(
+    precision: str, noise: str, dtype: str
+) -> None:
+    config = TrainConfig(precision=precision, noise=noise, layers=1, dim=2, context=4)
+    assert config.dtype == dtype
+    assert Trainer(config).model(Trainer(config).start()).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("noise", "free"),
+    [
+        ("uniform:0", True),
+        ("fixed:0", True),
+        ("categorical:0", True),
+        ("categorical:0+0", True),
+        ("uniform:1", False),
+        ("fixed:1e-9", False),
+        ("categorical:0+1", False),
+        ("uniform:0-1e-9", False),
+    ],
+)
+def test_noise_free_says_whether_sigma_is_always_zero(noise: str, free: bool) -> None:
+    assert TrainConfig(noise=noise).noise_free is free
+
+
+# --- recipes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
+def test_paper_recipe_is_what_the_paper_prints(model: str) -> None:
+    (leg,) = legs(TrainConfig(model=model, recipe="paper"))
+    assert isinstance(leg, AdamLeg)
     assert (leg.steps, leg.rate, leg.batch, leg.objective) == (200_000, 1e-4, 2048, "sampled")
     assert (leg.final, leg.mining, leg.saturation) == (1.0, None, 0.0)
 
 
-@pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
-@pytest.mark.parametrize("recipe", ["fast", "paper"])
+@pytest.mark.parametrize(
+    ("model", "recipe"), [("diag", "fast"), ("full", "fast"), ("gdpp", "paper"), ("diag", "paper"), ("full", "paper")]
+)
 def test_recipes_take_steps_batch_and_rate_from_the_config(model: str, recipe: str) -> None:
     plan = legs(TrainConfig(model=model, recipe=recipe, steps=40, batch=64, rate=0.25))
-    assert max(leg.steps for leg in plan) == 40
-    assert max(leg.batch for leg in plan) == 64
-    assert max(leg.rate for leg in plan) == 0.25
+    adam = [leg for leg in plan if isinstance(leg, AdamLeg)]
+    assert max(leg.steps for leg in adam) == 40
+    assert {leg.batch for leg in adam} == {64}
+    assert max(leg.rate for leg in adam) == 0.25
     assert plan[0].start == "init"
+
+
+@pytest.mark.parametrize("layers", [1, 2, 7])
+@pytest.mark.parametrize("noise", ["uniform:5", "uniform:0"])
+def test_gdpp_is_one_spectral_leg_whatever_steps_batch_and_rate_are(layers: int, noise: str) -> None:
+    plain = TrainConfig(model="gdpp", layers=layers, noise=noise)
+    (leg,) = legs(plain)
+    assert isinstance(leg, SpectralLeg)
+    assert leg.steps == 1
+    assert legs(replace(plain, steps=40, batch=64, rate=0.25)) == (leg,)
+
+
+@pytest.mark.parametrize("model", ["diag", "full"])
+@pytest.mark.parametrize("layers", [1, 7])
+def test_recipe_without_noise_begins_with_the_spectral_fit(model: str, layers: int) -> None:
+    first, *_ = legs(TrainConfig(model=model, layers=layers, noise="fixed:0"))
+    assert isinstance(first, SpectralLeg)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 7])
+def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
+    plan = legs(TrainConfig(model="diag", layers=layers, batch=64))
+    starts = [leg for leg in plan if isinstance(leg, AdamLeg)]
+    pools = [leg for leg in plan if isinstance(leg, PoolLeg)]
+    assert plan == (*starts, *pools)
+    assert {leg.start for leg in starts} == {"init"}
+    assert (len(starts) > 1) == (layers > 1)  # one layer has no bad minima
+    assert [leg.start for leg in pools] == ["best"] + ["previous"] * (len(pools) - 1)
+    assert (pools[0].pool, pools[1].pool) == (32 * 64, 512 * 64)
+    # The plain mean only once the model no longer explodes.
+    assert pools[0].saturation > 0
+    assert {leg.saturation for leg in pools[1:]} == {0.0}
+
+
+@pytest.mark.parametrize("layers", [4, 5, 7])
+def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contexts(layers: int) -> None:
+    plan = legs(TrainConfig(model="full", layers=layers, steps=600))
+    adam = [leg for leg in plan if isinstance(leg, AdamLeg)]
+    assert len(adam) == len(plan)
+    starts = [leg for leg in adam if leg.start == "init"]
+    assert adam[: len(starts)] == starts
+    assert [leg.start for leg in adam[len(starts) :]] == ["best", "previous"]
+    assert [leg.mining is None for leg in adam] == [True] * len(starts) + [False, False]
+    assert [leg.steps for leg in adam] == [100] * len(starts) + [600, 120]
+
+
+def test_every_leg_of_every_recipe_has_its_own_name() -> None:
+    for model in ("gdpp", "diag", "full"):
+        for noise in ("uniform:5", "uniform:0"):
+            for layers in (1, 4, 7):
+                plan = legs(TrainConfig(model=model, noise=noise, layers=layers))
+                assert len({leg.name for leg in plan}) == len(plan)

@@ -9,30 +9,41 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import plans
 import pytest
+from plans import ADAM, GDPP, LARGER, POOLS, SPECTRAL, WARM
 
-from ridgeformer import InputError
-from ridgeformer.training import TrainConfig, TrainingInterruptedError, train
+from ridgeformer import InputError, LinearTransformer
+from ridgeformer.training import TrainConfig, TrainingInterruptedError, recipes, train
 from ridgeformer.training import run_directory as run_directory_module
+from ridgeformer.training import steps as steps_module
+from ridgeformer.training.quasi_newton import QuasiNewton
 from ridgeformer.training.run_directory import RunDirectory
-from ridgeformer.training.state import TrainState, load_checkpoint
-from ridgeformer.training.steps import StepInfo
+from ridgeformer.training.state import TrainState, load_checkpoint, save_checkpoint
+from ridgeformer.training.steps import StepInfo, Trainer
 
-# Three starts of 10 steps, then 60 and 12 steps with mining, in about a second.
-CONFIG = TrainConfig(model="full", layers=2, dim=3, context=8, steps=60, batch=64, sequences=500, noise="uniform:2")
+CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER}
 
 
-class StopAt:
-    """A callback that presses Ctrl-C after a step."""
+@pytest.fixture(autouse=True)
+def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.install(monkeypatch.setattr)
+
+
+class StopAfter:
+    """A callback that presses Ctrl-C after this many steps of a run."""
 
     def __init__(self, total: int) -> None:
         self.total = total
 
     def __call__(self, info: StepInfo) -> None:
-        if info.total == self.total:
+        if info.total >= self.total:
             raise KeyboardInterrupt
 
 
@@ -43,103 +54,329 @@ def fingerprint(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+class Whole(NamedTuple):
+    """A run without interruption."""
+
+    config: TrainConfig
+    files: dict[str, str]
+    totals: list[int]
+    """After every step."""
+    borders: list[int]
+    """After every leg."""
+    curvature: dict[int, QuasiNewton]
+    """By total, inside pool legs."""
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    train(CONFIG, out=folder)
-    return fingerprint(folder)
+def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        plans.install(patch.setattr)
+        for name, config in CONFIGS.items():
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            infos: list[StepInfo] = []
+            train(config, out=folder, callbacks=[infos.append])
+            legs = plans.plan_of(config)
+            steps = {leg.name: leg.steps for leg in legs}
+            trainer = Trainer(config)
+            state, curvature = trainer.start(), {}
+            while not trainer.finished(state):
+                state, _ = trainer.step(state)
+                if state.curvature is not None:
+                    curvature[state.total] = state.curvature
+            found[name] = Whole(
+                config,
+                fingerprint(folder),
+                [info.total for info in infos],
+                [info.total for info in infos if info.step == steps[info.leg.split(",")[0]]],
+                curvature,
+            )
+    return found
 
 
-@pytest.mark.parametrize("cuts", [[1], [5, 6], [10], [30], [31], [59], [60], [61], [90], [101], [7, 33, 64, 95]])
-def test_run_interrupted_and_resumed_equals_an_uninterrupted_one(
-    tmp_path: Path, cuts: list[int], uninterrupted: dict[str, str]
-) -> None:
-    folder = tmp_path / "run"
+def cut_run(config: TrainConfig, folder: Path, cuts: list[int]) -> None:
+    """A run stopped after each of these totals, and resumed."""
     for number, cut in enumerate(cuts):
         with pytest.raises(TrainingInterruptedError, match="ridgeformer train --resume"):
-            train(CONFIG, out=folder, resume=number > 0, callbacks=[StopAt(cut)])
-    train(CONFIG, out=folder, resume=True)
-    assert fingerprint(folder) == uninterrupted
+            train(config, out=folder, resume=number > 0, callbacks=[StopAfter(cut)])
+    train(config, out=folder, resume=True)
 
 
-@pytest.mark.parametrize("lost", ["adam", "memory", "total"])
-def test_resume_without_part_of_the_state_is_not_the_same_run(
-    tmp_path: Path, lost: str, uninterrupted: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The negative control: what the other tests compare does depend on every part of the state."""
-    folder = tmp_path / "run"
-    with pytest.raises(TrainingInterruptedError):
-        train(CONFIG, out=folder, callbacks=[StopAt(60)])  # within the main leg, after its first pool
+def forgetting(monkeypatch: pytest.MonkeyPatch, change: Callable[[TrainState], TrainState]) -> None:
+    """Let checkpoints come back changed."""
 
     def forgetful(path: Path) -> tuple[TrainState, int]:
         state, length = load_checkpoint(path)
-        blank = TrainState.start(state.vector)
-        return replace(state, **{lost: getattr(blank, lost)}), length
+        return change(state), length
 
     monkeypatch.setattr(run_directory_module, "load_checkpoint", forgetful)
-    train(CONFIG, out=folder, resume=True)
-    assert fingerprint(folder)["model.safetensors"] != uninterrupted["model.safetensors"]
 
 
-def test_run_killed_by_sigkill_at_several_moments_resumes_to_the_same_files(
-    tmp_path: Path, uninterrupted: dict[str, str]
+# --- what the runs consist of -----------------------------------------------------------------------------------------
+
+
+def test_short_runs_have_every_kind_of_leg_and_state(whole_runs: dict[str, Whole]) -> None:
+    pools, spectral = whole_runs["pools"], whole_runs["spectral"]
+    for whole in whole_runs.values():
+        assert len(whole.borders) == len(plans.plan_of(whole.config))
+        assert len(set(whole.files.values())) == 4
+    assert len(pools.curvature) > 30
+    assert len(spectral.curvature) > 20
+    assert any(known.stalled for known in pools.curvature.values())
+    assert any(b - a > 1 for a, b in zip(pools.totals, pools.totals[1:], strict=False))  # a leg that converged early
+    assert max(len(known.steps) for known in pools.curvature.values()) > 10
+
+
+# --- resuming ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_after_every_single_step_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, whole_runs: dict[str, Whole]
 ) -> None:
-    folder = tmp_path / "run"
-    script = (
-        "import json, sys, time\n"
-        "from pathlib import Path\n"
-        "from ridgeformer.training import TrainConfig, train\n"
-        "folder = Path(sys.argv[1])\n"
-        "config = TrainConfig.from_json(json.loads(sys.argv[2]))\n"
-        "train(config, out=folder, resume=(folder / 'config.json').exists(), checkpoint_seconds=0.0,\n"
-        "      callbacks=[lambda info: time.sleep(0.02)])\n"
-    )
-    command = [sys.executable, "-c", script, str(folder), json.dumps(CONFIG.as_json())]
-    kills = 0
-    for _ in range(40):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        # Let it come at least one checkpoint further, then kill it wherever it is.
-        newest = max(folder.glob("checkpoints/*"), default=None)
-        while process.poll() is None and time.monotonic() < deadline:
-            if max(folder.glob("checkpoints/*"), default=None) != newest and kills < 3:
-                time.sleep(0.05 * kills)
-                os.kill(process.pid, signal.SIGKILL)
-                kills += 1
-                break
-            time.sleep(0.005)
-        process.wait()
-        if process.returncode == 0:
-            break
-    assert kills == 3
-    assert fingerprint(folder) == uninterrupted
+    whole = whole_runs[name]
+    cut_run(whole.config, tmp_path / "run", whole.totals)
+    assert fingerprint(tmp_path / "run") == whole.files
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
+@pytest.mark.parametrize("side", [-1, 0, 1])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_once_at_or_beside_the_end_of_any_leg_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, side: int, whole_runs: dict[str, Whole]
+) -> None:
+    whole = whole_runs[name]
+    for number, border in enumerate(whole.borders):
+        place = whole.totals.index(border) + side
+        if 0 <= place < len(whole.totals):
+            cut_run(whole.config, tmp_path / str(number), [whole.totals[place]])
+            assert fingerprint(tmp_path / str(number)) == whole.files
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_at_several_random_places_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, whole_runs: dict[str, Whole]
+) -> None:
+    whole = whole_runs[name]
+    rng = np.random.default_rng(len(name))
+    for number in range(4):
+        cuts = sorted(rng.choice(whole.totals, size=3, replace=False).tolist())
+        cut_run(whole.config, tmp_path / str(number), cuts)
+        assert fingerprint(tmp_path / str(number)) == whole.files
+
+
+def test_run_of_one_spectral_leg_resumes_before_and_after_it(tmp_path: Path) -> None:
+    """All of a GD++ run is one step; before it there is no checkpoint, after it only the measurement is left."""
+    train(GDPP, out=tmp_path / "whole")
+    RunDirectory(tmp_path / "before").create(GDPP, overwrite=False)
+    train(GDPP, out=tmp_path / "before", resume=True)
+    cut_run(GDPP, tmp_path / "after", [1])
+    assert fingerprint(tmp_path / "before") == fingerprint(tmp_path / "whole")
+    assert fingerprint(tmp_path / "after") == fingerprint(tmp_path / "whole")
+
+
+def test_run_from_a_given_model_resumes_from_its_own_copy_of_it(tmp_path: Path) -> None:
+    original = tmp_path / "given.safetensors"
+    config = replace(WARM, start=str(original))
+    infos: list[StepInfo] = []
+    for folder in ("whole", "cut"):
+        LinearTransformer.init("gdpp", layers=1, dim=3, scale=0.05).save(original)
+        if folder == "whole":
+            train(config, out=tmp_path / folder, callbacks=[infos.append])
+            continue
+        with pytest.raises(TrainingInterruptedError):
+            train(config, out=tmp_path / folder, callbacks=[StopAfter(4)])
+        original.unlink()
+        for total in (6, 10, 13, 20):
+            with pytest.raises(TrainingInterruptedError):
+                train(config, out=tmp_path / folder, resume=True, callbacks=[StopAfter(total)])
+        train(config, out=tmp_path / folder, resume=True)
+    assert len({info.leg for info in infos}) == 3
+    assert fingerprint(tmp_path / "cut") == fingerprint(tmp_path / "whole")
+
+
+def test_finished_run_resumed_again_changes_nothing(tmp_path: Path, whole_runs: dict[str, Whole]) -> None:
+    whole = whole_runs["pools"]
+    for resume in (False, True):
+        train(whole.config, out=tmp_path / "run", resume=resume)
+        assert fingerprint(tmp_path / "run") == whole.files
+
+
+# --- negative controls: what the tests above compare does depend on every part of the state ---------------------------
+
+
+def forget(name: str) -> Callable[[TrainState], TrainState]:
+    """Take this field from a blank state."""
+    return lambda state: replace(state, **{name: getattr(TrainState.start(np.zeros_like(state.vector)), name)})
+
+
+@pytest.mark.parametrize("lost", ["adam", "memory", "total", "vector", "step"])
+def test_resume_without_part_of_the_state_is_not_the_same_run(
+    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(monkeypatch, forget(lost))
+    cut_run(ADAM, tmp_path / "run", [35])  # within the main leg, after its first pool of hard contexts
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
+
+
+@pytest.mark.parametrize("lost", ["best_vector", "best_score"])
+def test_resume_without_what_is_known_of_the_best_leg_is_not_the_same_run(
+    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(monkeypatch, forget(lost))
+    cut_run(ADAM, tmp_path / "run", [12])  # within the second start, which is worse than the first
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
+
+
+CURVATURE: dict[str, Callable[[QuasiNewton], QuasiNewton | None]] = {
+    "all of it": lambda known: None,
+    "the pairs": lambda known: replace(known, steps=known.steps[:0], changes=known.changes[:0]),
+    "the oldest pair": lambda known: replace(known, steps=known.steps[1:], changes=known.changes[1:]),
+    "the order of the pairs": lambda known: replace(known, steps=known.steps[::-1], changes=known.changes[::-1]),
+    "the steps": lambda known: replace(known, steps=known.changes),
+    "the changes": lambda known: replace(known, changes=known.steps),
+    "the gradient": lambda known: replace(known, gradient=np.zeros_like(known.gradient)),
+    "the scale": lambda known: replace(known, scale=np.ones_like(known.scale)),
+    "the value": lambda known: replace(known, value=float("-inf")),
+    "precision": lambda known: replace(known, gradient=known.gradient.astype(np.float32).astype(np.float64)),
+}
+
+
+@pytest.mark.parametrize("lost", CURVATURE)
+@pytest.mark.parametrize("name", ["pools", "spectral"])
+def test_resume_without_part_of_the_curvature_is_not_the_same_run(
+    tmp_path: Path, name: str, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs[name]
+    cut = next(total for total, known in whole.curvature.items() if len(known.steps) >= 4)
+
+    def change(state: TrainState) -> TrainState:
+        assert state.curvature is not None
+        return replace(state, curvature=CURVATURE[lost](state.curvature))
+
+    forgetting(monkeypatch, change)
+    cut_run(whole.config, tmp_path / "run", [cut])
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole.files["model.safetensors"]
+
+
+def test_resume_without_the_count_of_stalled_iterations_is_not_the_same_run(
+    tmp_path: Path, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs["pools"]
+    cut = next(total for total, known in whole.curvature.items() if known.stalled == 2)
+
+    def change(state: TrainState) -> TrainState:
+        assert state.curvature is not None
+        return replace(state, curvature=replace(state.curvature, stalled=0))
+
+    forgetting(monkeypatch, change)
+    cut_run(whole.config, tmp_path / "run", [cut])
+    assert fingerprint(tmp_path / "run") != whole.files  # it goes on where the other one had converged
+
+
+def test_resume_without_the_weights_a_sifted_pool_was_chosen_by_is_not_the_same_run(
+    tmp_path: Path, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs["spectral"]
+    forgetting(monkeypatch, lambda state: replace(state, safe_vector=state.vector))
+    cut_run(whole.config, tmp_path / "run", [whole.totals[12]])
+    assert whole.totals[12] in whole.curvature
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole.files["model.safetensors"]
+
+
+# --- a real process, killed -------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+import plans
+from ridgeformer.training import TrainConfig, train
+plans.install()
+folder = Path(sys.argv[1])
+config = TrainConfig.from_json(json.loads(sys.argv[2]))
+train(config, out=folder, resume=(folder / "config.json").exists(), checkpoint_seconds=0.0,
+      callbacks=[lambda info: time.sleep(0.02)])
+"""
+
+
+@pytest.mark.parametrize(("name", "legs"), [("pools", [0, 2, 4]), ("spectral", [1])])
+def test_run_killed_by_sigkill_in_several_legs_resumes_to_the_same_files(
+    tmp_path: Path, name: str, legs: list[int], whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs[name], tmp_path / "run"
+    command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(whole.config.as_json())]
+    environment = {**os.environ, "PYTHONPATH": str(Path(plans.__file__).parent)}
+    begins = [0, *whole.borders]
+    for leg in legs:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        aim = whole.totals[min(whole.totals.index(begins[leg]) + 3 if leg else 2, len(whole.totals) - 2)]
+        while process.poll() is None and newest_checkpoint(folder) < aim:
+            time.sleep(0.002)
+        assert process.poll() is None
+        time.sleep(0.013 * leg)  # anywhere in a step, or in a checkpoint that is being written
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert begins[leg] < newest_checkpoint(folder) < whole.totals[-1]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert fingerprint(folder) == whole.files
+
+
+def newest_checkpoint(folder: Path) -> int:
+    names = [path.stem for path in folder.glob("checkpoints/step-*.safetensors")]
+    return max((int(name.removeprefix("step-")) for name in names), default=0)
+
+
+# --- damage, disks, other processes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "drop curvature"])
+@pytest.mark.parametrize("name", CONFIGS)
 def test_resume_with_damaged_newest_checkpoint_goes_back_to_the_one_before_and_says_so(
-    tmp_path: Path, damage: str, uninterrupted: dict[str, str]
+    tmp_path: Path, damage: str, name: str, whole_runs: dict[str, Whole]
 ) -> None:
-    folder = tmp_path / "run"
+    whole, folder = whole_runs[name], tmp_path / "run"
+    cut = max(whole.curvature, default=40) - 3 if name == "pools" else whole.totals[len(whole.totals) // 2]
     with pytest.raises(TrainingInterruptedError):
-        train(CONFIG, out=folder, callbacks=[StopAt(40)], checkpoint_seconds=0.0)
+        train(whole.config, out=folder, callbacks=[StopAfter(cut)], checkpoint_seconds=0.0)
     newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
     data = newest.read_bytes()
-    newest.write_bytes({"truncate": data[: len(data) // 2], "flip": b"\xff" * 16 + data[16:], "empty": b""}[damage])
+    spoiled = {
+        "truncate": data[: len(data) // 2],
+        "flip": b"\xff" * 16 + data[16:],
+        "empty": b"",
+        "drop curvature": data.replace(b"curvature_scale", b"curvature_scalf"),
+    }[damage]
+    if spoiled == data:
+        pytest.skip("no curvature in an Adam leg")
+    newest.write_bytes(spoiled)
     messages: list[str] = []
-    train(CONFIG, out=folder, resume=True, on_message=messages.append)
+    train(whole.config, out=folder, resume=True, on_message=messages.append)
     assert len(messages) == 1
     assert newest.name in messages[0]
-    assert fingerprint(folder) == uninterrupted
+    assert fingerprint(folder) == whole.files
+
+
+def test_resume_with_every_checkpoint_damaged_starts_again_and_says_so(
+    tmp_path: Path, whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs["pools"], tmp_path / "run"
+    with pytest.raises(TrainingInterruptedError):
+        train(whole.config, out=folder, callbacks=[StopAfter(20)], checkpoint_seconds=0.0)
+    for path in (folder / "checkpoints").iterdir():
+        path.write_bytes(b"nonsense")
+    messages: list[str] = []
+    train(whole.config, out=folder, resume=True, on_message=messages.append)
+    assert len(messages) == 3
+    assert fingerprint(folder) == whole.files
 
 
 def test_train_into_an_existing_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    train(CONFIG, out=folder)
+    train(POOLS, out=folder)
     before = fingerprint(folder)
     with pytest.raises(InputError, match="already holds a run"):
-        train(replace(CONFIG, seed=1), out=folder)
+        train(replace(POOLS, seed=1), out=folder)
     assert fingerprint(folder) == before
-    train(replace(CONFIG, seed=1), out=folder, overwrite=True)
+    train(replace(POOLS, seed=1), out=folder, overwrite=True)
     assert fingerprint(folder) != before
 
 
@@ -156,18 +393,19 @@ def test_second_process_on_a_run_directory_is_refused(tmp_path: Path) -> None:
     assert "Another process is working on the run" in found.stderr
 
 
+@pytest.mark.parametrize("name", CONFIGS)
 def test_full_disk_is_one_clear_error_and_keeps_earlier_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: dict[str, str]
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, whole_runs: dict[str, Whole]
 ) -> None:
-    folder = tmp_path / "run"
+    whole, folder = whole_runs[name], tmp_path / "run"
     with pytest.raises(TrainingInterruptedError):
-        train(CONFIG, out=folder, callbacks=[StopAt(20)])
+        train(whole.config, out=folder, callbacks=[StopAfter(whole.totals[5])])
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", _disk_full)
         with pytest.raises(InputError, match="No space left on device"):
-            train(CONFIG, out=folder, resume=True, checkpoint_seconds=0.0)
-    train(CONFIG, out=folder, resume=True)
-    assert fingerprint(folder) == uninterrupted
+            train(whole.config, out=folder, resume=True, checkpoint_seconds=0.0)
+    train(whole.config, out=folder, resume=True)
+    assert fingerprint(folder) == whole.files
 
 
 def _disk_full(handle: int) -> None:
@@ -177,9 +415,69 @@ def _disk_full(handle: int) -> None:
 def test_unwritable_folder_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="Cannot write"):
-        train(CONFIG, out=tmp_path / "file" / "run")
+        train(POOLS, out=tmp_path / "file" / "run")
 
 
 def test_resume_where_no_run_is_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         RunDirectory(tmp_path).config()
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_checkpoint_gives_back_every_bit_of_the_state(tmp_path: Path, name: str) -> None:
+    def parts(value: object) -> dict[str, object]:
+        if is_dataclass(value):
+            return {f"{f.name}.{k}": v for f in fields(value) for k, v in parts(getattr(value, f.name)).items()}
+        return {str(i): v for i, v in enumerate(value)} if isinstance(value, tuple) else {"": value}
+
+    trainer = Trainer(CONFIGS[name])
+    state, seen = trainer.start(), set()
+    while not trainer.finished(state):
+        save_checkpoint(state, tmp_path / "one.safetensors", 17)
+        again, length = load_checkpoint(tmp_path / "one.safetensors")
+        assert length == 17
+        before, after = parts(state), parts(again)
+        assert before.keys() == after.keys()
+        for field, value in before.items():
+            np.testing.assert_array_equal(after[field], value, err_msg=field)  # NaN equals NaN here
+            assert np.asarray(after[field]).dtype == np.asarray(value).dtype
+        seen |= set(before)
+        state, _ = trainer.step(state)
+    assert ("curvature.steps." in seen) == (name != "Adam")
+    assert ("memory.0" in seen) == (name == "Adam")
+
+
+# --- what is not the same run -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"batch": 16}, {"layers": 3}])
+def test_resume_with_another_config_is_refused(
+    tmp_path: Path, other: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans.install(monkeypatch.setattr)
+    with pytest.raises(TrainingInterruptedError):
+        train(POOLS, out=tmp_path / "run", callbacks=[StopAfter(20)])
+    with pytest.raises(InputError, match="other settings"):
+        train(replace(POOLS, **other), out=tmp_path / "run", resume=True)  # type: ignore[arg-type]
+
+
+def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.install(monkeypatch.setattr)
+    with pytest.raises(TrainingInterruptedError):
+        train(ADAM, out=tmp_path / "run", callbacks=[StopAfter(40)])  # within the main leg
+    shorter = tuple(replace(leg, steps=min(leg.steps, 10)) for leg in plans.plan_of(ADAM))  # as a newer version might
+    monkeypatch.setattr(steps_module, "legs", lambda config: shorter)
+    with pytest.raises(InputError, match="another version of the recipe"):
+        train(ADAM, out=tmp_path / "run", resume=True)
+
+
+def test_paper_recipe_from_a_given_model_starts_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_module, "legs", recipes.legs)
+    names = {"recipe": "paper", "steps": 1, "batch": 8, "sequences": 10, "start": "a name"}
+    config = TrainConfig(model="full", layers=1, dim=3, context=8, **names)  # type: ignore[arg-type]
+    given = LinearTransformer.init("full", layers=1, dim=3, scale=0.3, seed=9)
+    found = train(config, given=given).model
+    np.testing.assert_allclose(found.flatten(), given.flatten(), atol=1e-3)  # one step of size 1e-4

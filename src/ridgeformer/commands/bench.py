@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from ridgeformer.bench.config import BenchConfig
-from ridgeformer.commands.output import File, output_console, write_json
+from ridgeformer.commands.output import File, check_folders, output_console, write_json
 from ridgeformer.storage import write_whole
 
 
@@ -29,6 +29,7 @@ def bench(
         json: Also write the rows and the machine as JSON.
         markdown: Also write them as a Markdown page; for training, between the markers of docs/training.md.
     """
+    check_folders(json, markdown)
     if training or ablations:
         return _bench_training(training, ablations, json, markdown)
     from ridgeformer.bench import run_bench

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from ridgeformer.checks import shortened, whole_number
+from ridgeformer.commands.output import check_folders
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation.comparison import AnyPredictor, compare
 from ridgeformer.evaluation.layers import layerwise as evaluate_layers
@@ -65,9 +66,7 @@ def evaluate(
     """
     whole_number("sequences", sequences, 1)
     check_seed(seed)
-    for file in (json, csv):
-        if file is not None and not file.parent.is_dir():
-            raise InputError(f"There is no folder {shortened(str(file.parent))} to write {file.name} in.")
+    check_folders(json, csv)
     loaded = _load(models)
     task = _task(loaded, noise, context)
     shifts = _shifts(shift, task)

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from ridgeformer.checks import shortened
+from ridgeformer.errors import InputError
 from ridgeformer.storage import write_whole
 
 File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -21,6 +23,13 @@ def output_console(pipe_width: int = _PIPE_WIDTH) -> Console:
     """Tables at full width when they go to a file or a pipe."""
     console = Console()
     return console if console.is_terminal else Console(width=pipe_width)
+
+
+def check_folders(*files: Path | None) -> None:
+    """Refuse files that could not be written later for want of a folder, before any work is done."""
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise InputError(f"There is no folder {shortened(str(file.parent))} to write {file.name} in.")
 
 
 def write_json(path: Path, value: Any) -> None:

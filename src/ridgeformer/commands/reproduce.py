@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from ridgeformer.checks import whole_number
-from ridgeformer.commands.output import File, output_console, write_json
+from ridgeformer.commands.output import File, check_folders, output_console, write_json
 from ridgeformer.commands.train import run_training
 from ridgeformer.errors import InputError, RidgeformerError
 from ridgeformer.storage import write_whole
@@ -60,6 +60,7 @@ def reproduce(
         markdown: Also put the tables between the markers of a page: docs/reproduction.md, or docs/evaluation.md for
             --baselines.
     """
+    check_folders(json, markdown)
     if baselines:
         return _baselines(whole_number("sequences", sequences, 2), json, markdown)
     from ridgeformer.experiments.cells import PRIORS, grid_cells
@@ -112,10 +113,13 @@ def _train(cells: Sequence[Cell], runs: Path, workers: int | None) -> dict[Cell,
 def _from_zoo(cells: Sequence[Cell]) -> dict[Cell, LinearTransformer]:
     from ridgeformer.zoo import load, zoo_names
 
-    missing = [cell.name for cell in cells if cell.name not in zoo_names()]
-    if missing:
-        raise InputError(f"The zoo has no {missing[0]}; train it with: ridgeformer reproduce --train")
-    return {cell: load(cell.name) for cell in cells}
+    there = [cell for cell in cells if cell.name in zoo_names()]
+    if not there:
+        raise InputError(f"The zoo has no {cells[0].name}; train it with: ridgeformer reproduce --train")
+    if len(there) < len(cells):
+        missing = f"{len(cells) - len(there)} of these {len(cells)} models are not in the zoo"
+        output_console().print(f"{missing}; 'ridgeformer reproduce --train' makes them.", highlight=False)
+    return {cell: load(cell.name) for cell in there}
 
 
 def _measure(models: dict[Cell, LinearTransformer], columns: Sequence[str], sequences: int) -> Table1:

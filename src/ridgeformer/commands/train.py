@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from ridgeformer.commands.output import File, Folder, output_console, write_json
+from ridgeformer.commands.output import File, Folder, check_folders, output_console, write_json
 from ridgeformer.errors import InputError
 from ridgeformer.training.config import TrainConfig
 
@@ -60,6 +60,7 @@ def run_training(
     from ridgeformer.training.run_directory import RunDirectory
     from ridgeformer.training.train import train
 
+    check_folders(json)
     if resume is not None:
         if out is not None or overwrite:
             raise InputError("--resume goes on with a run where it is: leave out --out and --overwrite.")

@@ -49,10 +49,10 @@ class GridEvent:
 def finished_result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     """The cell's result, if a run of exactly this config is finished in ``folder``."""
     directory = RunDirectory(folder / cell.name)
-    if not directory.exists() or not directory.result.exists() or directory.config() != cell.config:
+    if not directory.exists() or directory.config() != cell.config:
         return None
-    result: dict[str, Any] = json.loads(directory.result.read_text(encoding="utf-8"))
-    return result
+    result = directory.finished_result()
+    return result if directory.model.exists() else None
 
 
 def run_cell(cell: Cell, folder: Path, on_step: Callable[[StepInfo], None]) -> None:
@@ -122,15 +122,23 @@ class _Worker:
         # The kernels bring their own thread; NumPy's would get in the way of the other worker.
         quiet = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | quiet
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | quiet,
+            process_group=0,  # Ctrl-C is for the main process, which then closes the orders
         )
         self._events = events
         threading.Thread(target=self._listen, daemon=True).start()
 
     def give(self, cell: Cell) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(asdict(cell)) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps(asdict(cell)) + "\n")
+            self.process.stdin.flush()
+        except OSError as gone:
+            raise RidgeformerError("A training process died; run the command again to go on.") from gone
 
     def _listen(self) -> None:
         assert self.process.stdout is not None

@@ -20,7 +20,7 @@ def write_reproduction_page(page: Path, table: Table1, claims: Sequence[Claim]) 
     count = (
         f"On {table.sequences:,} fresh sequences, of {total} trained models {len(found['better'])} are better than "
         f"printed by more than its rounding, {len(found['equal'])} equal to the printed digits, {len(found['worse'])} "
-        f"worse. The largest loss of any on any sequence is {worst.maximum:.4g} ({row_name(worst.method, worst.layers)}, "
+        f"worse. The largest loss of any is {worst.maximum:.4g} ({row_name(worst.method, worst.layers)}, "
         f"{header(worst.noise)}); {sum(entry.diverged for entry in trained)} losses are not finite."
     )
     replace_block(page, "table 1", count + "\n\n" + as_markdown(table).rstrip())

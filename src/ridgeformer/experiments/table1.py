@@ -43,7 +43,7 @@ class Entry:
     printed: float | None
     """What the paper has, if anything."""
     bayes_ratio: float | None = None
-    """The loss over that of the Bayes limit on the same sequences; None where that is zero."""
+    """The loss over that of the Bayes limit on the same sequences; None where that is zero, or the loss not finite."""
 
     @property
     def verdict(self) -> str:
@@ -132,12 +132,13 @@ def measure_table1(
 ) -> Table1:
     """Measure the given models and all baselines, those of a column on the same fresh sequences."""
     entries: list[Entry] = []
+    first_seed = min((cell.seed for cell in models), default=0)
     for noise in columns:
         task = Task(noise=noise)
         predictors: dict[tuple[str, int | None], AnyPredictor] = {
             (cell.model, cell.layers): model
             for cell, model in sorted(models.items(), key=lambda item: item[0].layers)
-            if cell.noise == noise and cell.seed == 0
+            if cell.noise == noise and cell.seed == first_seed
         }
         baselines: tuple[AnyPredictor, ...] = (ConstRR.tuned(task), AdaRR(), TunedRR.tuned(task), Bayes(task.prior))
         predictors |= {(name, None): baseline for name, baseline in zip(BASELINES, baselines, strict=True)}
@@ -163,5 +164,9 @@ def measure_table1(
             for (method, layers), evaluation in zip(predictors, found.values(), strict=True)
         ]
         limit = column[-1].adjusted_loss
-        entries += [replace(e, bayes_ratio=e.adjusted_loss / limit if limit > 0 else None) for e in column]
+        entries += [replace(e, bayes_ratio=_ratio(e.adjusted_loss, limit)) for e in column]
     return Table1(tuple(entries), sequences, seed)
+
+
+def _ratio(loss: float, limit: float) -> float | None:
+    return loss / limit if limit > 0 and loss < float("inf") else None

@@ -68,7 +68,12 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self) | {"printed": printed_loss(self.model, self.layers, self.noise), "met": self.met}
+        found = {name: None if value == float("inf") else value for name, value in asdict(self.evaluation).items()}
+        return asdict(self) | {
+            "evaluation": found,
+            "printed": printed_loss(self.model, self.layers, self.noise),
+            "met": self.met,
+        }
 
 
 def run_trial(what: str, config: TrainConfig, plan: Sequence[Leg] | None = None, target: Target | None = None) -> Trial:

@@ -6,7 +6,7 @@ where the leg before it ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import Mining
@@ -67,7 +67,9 @@ class SpectralLeg(_Leg):
 
 @dataclass(frozen=True, kw_only=True)
 class DiagonalLeg(_Leg):
-    """A DIAG model, trained by its own recipe in one step, as the start of a FULL one."""
+    """A DIAG model, trained by legs of its own, as the start of a FULL one."""
+
+    legs: tuple[Leg, ...]
 
 
 Leg = AdamLeg | PoolLeg | SpectralLeg | DiagonalLeg
@@ -93,7 +95,7 @@ def _paper(config: TrainConfig) -> tuple[Leg, ...]:
             steps=config.steps or 200_000,
             rate=config.rate or 1e-4,
             batch=config.batch or 2048,
-            start="init",
+            start="init" if config.start is None else "given",
             init_scale=_full_scale(config.layers) if config.model == "full" else 0.1,
             objective="sampled",
             saturation=0.0,
@@ -117,7 +119,11 @@ def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
     """From the DIAG model, or a given one, to the bottom of its basin."""
     batch = config.batch or 512
     given = config.start is not None
-    first: Leg = _descend(batch, "given") if given else DiagonalLeg(name="diagonal", steps=1, start="init")
+    diagonal = _diagonal(replace(config, model="diag", steps=None, batch=None, rate=None))
+    steps = sum(leg.steps for leg in diagonal)
+    first: Leg = DiagonalLeg(name="diagonal", steps=steps, start="init", legs=diagonal)
+    if given:
+        first = _descend(batch, "given")
     finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, widen=_WIDEN, tolerance=0.1)
     return first, finish, *_sifted(batch, config.layers)
 

@@ -118,6 +118,14 @@ class RunDirectory:
         """All rows so far."""
         return [json.loads(line) for line in self.history.read_text(encoding="utf-8").splitlines()]
 
+    def finished_result(self) -> dict[str, Any] | None:
+        """What result.json says of a run that was trained to its end; None for one that is not, or that diverged."""
+        try:
+            result = json.loads(self.result.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return result if isinstance(result, dict) and result.get("status") == "finished" else None
+
     def finish(self, model: LinearTransformer, result: dict[str, Any]) -> None:
         """Write the model and, last of all, the result: its presence says that the run is complete."""
         model.save(self.model)

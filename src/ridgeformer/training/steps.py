@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,10 +78,16 @@ class Trainer:
         self._threads = threads
         self._tamper = tamper
         self._pools: dict[int, Pool] = {}
+        self._inner: Trainer | None = None
 
     def start(self) -> TrainState:
         """The state before the first step."""
-        return TrainState.start(self._template.flatten().astype(np.float64))
+        return TrainState.start(self._template.flatten().astype(np.float64), self.plan)
+
+    @property
+    def plan(self) -> str:
+        """A short name of the legs; another version's recipe may have others."""
+        return hashlib.sha256(repr(self.legs).encode()).hexdigest()[:16]
 
     def finished(self, state: TrainState) -> bool:
         """Whether all legs are done."""
@@ -102,9 +109,11 @@ class Trainer:
             state, info = self._adam_step(state, leg)
         elif isinstance(leg, PoolLeg):
             state, info = self._pool_step(state, leg)
+        elif isinstance(leg, DiagonalLeg):
+            state, info = self._diagonal_step(state, leg)
         else:
-            state, info = self._ready_made_step(state, leg)
-        return (self._next_leg(state) if state.step == leg.steps else state), info
+            state, info = self._spectral_step(state, leg)
+        return (self._next_leg(state) if state.step >= leg.steps else state), info
 
     def _adam_step(self, state: TrainState, leg: AdamLeg) -> tuple[TrainState, StepInfo]:
         model = self._template.unflatten(state.vector)
@@ -182,25 +191,39 @@ class Trainer:
                 self._pools[number] = stretched_pool(self.task, leg.pool, *tails)
         return self._pools[number]
 
-    def _ready_made_step(self, state: TrainState, leg: SpectralLeg | DiagonalLeg) -> tuple[TrainState, StepInfo]:
-        """Take over a model of a smaller kind, made on the spot."""
-        if isinstance(leg, SpectralLeg):
-            found = fit_spectrum(self.task, self.config.layers, self.config.seed, self.given)
-        else:
-            found = self._diagonal()
+    def _spectral_step(self, state: TrainState, leg: SpectralLeg) -> tuple[TrainState, StepInfo]:
+        """Fit a GD++ model and take it over, in one step of a second or few."""
+        found = fit_spectrum(self.task, self.config.layers, self.config.seed, self.given)
         vector = warm_start(found, self.config).flatten().astype(np.float64)
         loss = self._score(self._template.unflatten(vector))
         state = replace(state, vector=vector, step=1, total=state.total + 1, smoothed=loss)
         return state, StepInfo(leg.name, 1, state.total, loss, loss, 1.0, False, False)
 
-    def _diagonal(self) -> LinearTransformer:
-        """A DIAG model for the same task."""
-        plain = replace(self.config, model="diag", recipe="fast", steps=None, batch=None, rate=None)
-        trainer = Trainer(plain, self._threads)
-        state = trainer.start()
-        while not (trainer.finished(state) or trainer.diverged(state)):
-            state, _ = trainer.step(state)
-        return trainer.model(state)
+    def _diagonal_step(self, state: TrainState, leg: DiagonalLeg) -> tuple[TrainState, StepInfo]:
+        """One step of the DIAG model's own run; its result is taken over at the end."""
+        trainer = self._diagonal_trainer(leg)
+        inner, info = trainer.step(state.inner or trainer.start())
+        done = leg.steps - state.step if trainer.diverged(inner) else inner.total - state.step
+        state = replace(
+            state,
+            inner=inner,
+            step=state.step + done,
+            total=state.total + done,
+            skipped=state.skipped + info.skipped,
+            rewinds=state.rewinds + info.rewound,
+            smoothed=info.smoothed,
+        )
+        if state.step >= leg.steps:
+            vector = warm_start(trainer.model(inner), self.config).flatten().astype(np.float64)
+            state = replace(state, vector=vector, inner=None)
+        name = f"{leg.name}, {info.leg}"
+        return state, replace(info, leg=name, step=state.step, total=state.total)
+
+    def _diagonal_trainer(self, leg: DiagonalLeg) -> Trainer:
+        if self._inner is None:
+            plain = replace(self.config, model="diag", recipe="fast", steps=None, batch=None, rate=None)
+            self._inner = Trainer(plain, self._threads, self._tamper, leg.legs)
+        return self._inner
 
     def _mined(self, state: TrainState, leg: AdamLeg, model: LinearTransformer) -> TrainState:
         mining = leg.mining

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InterruptedRunError, RidgeformerError
+from ridgeformer.errors import InputError, InterruptedRunError, RidgeformerError
 from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import load_model
@@ -53,7 +55,7 @@ class TrainResult:
     def as_json(self) -> dict[str, Any]:
         """What goes into result.json: all that is the same whenever the run is repeated."""
         counts = {"steps": self.steps, "skipped": self.skipped, "rewinds": self.rewinds}
-        return {"status": "finished", "evaluation": dataclasses.asdict(self.evaluation), **counts}
+        return {"status": "finished", "evaluation": _finite(asdict(self.evaluation)), **counts}
 
 
 def train(
@@ -91,8 +93,13 @@ def train(
                 f"Training diverged: after {state.rewinds} returns to safe weights at ever smaller steps it still "
                 f"explodes at step {state.total}; try a smaller rate or another seed."
             )
-        evaluation = evaluate(model, trainer.task, config.sequences, _EVALUATION_SEED)
-        info = {"task": _task(config), "training": config.as_json(), "evaluation": dataclasses.asdict(evaluation)}
+        try:
+            evaluation = evaluate(model, trainer.task, config.sequences, _EVALUATION_SEED)
+        except KeyboardInterrupt as stopped:
+            if directory is None:
+                raise
+            raise _interrupted(state, directory) from stopped
+        info = {"task": _task(config), "training": config.as_json(), "evaluation": _finite(asdict(evaluation))}
         model = dataclasses.replace(model, info=info)
         seconds = time.perf_counter() - started
         result = TrainResult(model, evaluation, history, state.total, state.skipped, state.rewinds, seconds)
@@ -132,7 +139,13 @@ def _open(
         if trainer.given is not None:
             trainer.given.save(directory.given)
         return trainer.start(), []
+    if directory.config() != config:
+        raise InputError(f"The run in {directory.path} has other settings than these; resume it with its own.")
     state, complaints = directory.latest()
+    if state is not None and state.plan != trainer.plan:
+        raise InputError(
+            f"The run in {directory.path} was begun by another version of the recipe; start it again with --overwrite."
+        )
     for complaint in complaints:
         on_message(complaint)
     return state or trainer.start(), directory.read_history()
@@ -149,32 +162,70 @@ def _run(
     """Step until the end, saving now and then."""
     saved = time.monotonic()
     try:
-        while not (trainer.finished(state) or trainer.diverged(state)):
-            leg = state.leg
-            state, info = trainer.step(state)
-            if info.step % _HISTORY_EVERY == 0 or info.skipped or state.leg != leg:
-                row = _row(info)
-                history.append(row)
-                if directory:
-                    directory.append(row)
-            for callback in callbacks:
-                callback(info)
-            if directory and time.monotonic() - saved >= checkpoint_seconds:
-                directory.save(state)
-                saved = time.monotonic()
+        with _interrupts_between_steps() as release:
+            while not (trainer.finished(state) or trainer.diverged(state)):
+                leg = state.leg
+                state, info = trainer.step(state)
+                if info.step % _HISTORY_EVERY == 0 or info.skipped or state.leg != leg:
+                    row = _row(info)
+                    history.append(row)
+                    if directory:
+                        directory.append(row)
+                for callback in callbacks:
+                    callback(info)
+                if directory and time.monotonic() - saved >= checkpoint_seconds:
+                    directory.save(state)
+                    saved = time.monotonic()
+                release()
     except KeyboardInterrupt as stopped:
         if directory is None:
             raise
         directory.save(state)
-        raise TrainingInterruptedError(
-            f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
-        ) from stopped
+        raise _interrupted(state, directory) from stopped
     if directory:
         directory.save(state)
     return state
 
 
 def _row(info: StepInfo) -> dict[str, Any]:
-    """A line of the history: plain JSON, in which a number that is not finite is null."""
-    values = dataclasses.asdict(info)
+    """A line of the history."""
+    return _finite(asdict(info))
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Plain JSON, in which a number that is not finite is null."""
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
+
+
+def _interrupted(state: TrainState, directory: RunDirectory) -> TrainingInterruptedError:
+    return TrainingInterruptedError(
+        f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
+    )
+
+
+@contextlib.contextmanager
+def _interrupts_between_steps() -> Iterator[Callable[[], None]]:
+    """Hold back Ctrl-C until the function given is called, between steps, where nothing is half done.
+
+    A second Ctrl-C is not held back. Only the main thread hears of it at all.
+    """
+    pressed = False
+
+    def hold(number: int, frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    def release() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield release
+        return
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield release
+    finally:
+        signal.signal(signal.SIGINT, before)

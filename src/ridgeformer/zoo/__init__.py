@@ -55,18 +55,20 @@ def zoo_entries() -> list[ZooEntry]:
 
 def build_zoo(runs: Path, into: Path | None = None) -> dict[str, int]:
     """Copy the models of all finished runs in ``runs`` into a folder, the package's own by default: name → bytes."""
+    from ridgeformer.training.run_directory import RunDirectory  # late: runs can start from a model of the zoo
+
     folder = Path(str(resources.files("ridgeformer.zoo").joinpath("models"))) if into is None else into
-    written = {}
-    models = sorted(runs.glob(f"*/model{_SUFFIX}"))
-    if not models:
+    found: dict[str, bytes] = {}
+    for path in sorted(runs.glob(f"*/model{_SUFFIX}")):
+        if RunDirectory(path.parent).finished_result() is not None:
+            found[path.parent.name] = path.read_bytes()
+            read_model(found[path.parent.name], path)  # refuses what is not a model, before anything is written
+    if not found:
         raise InputError(f"There are no finished runs in {runs}.")
-    for path in models:
-        data = path.read_bytes()
-        read_model(data, path)  # refuses what is not a model
-        write_whole(folder / f"{path.parent.name}{_SUFFIX}", data)
-        written[path.parent.name] = len(data)
+    for name, data in found.items():
+        write_whole(folder / f"{name}{_SUFFIX}", data)
     zoo_names.cache_clear()
-    return written
+    return {name: len(data) for name, data in found.items()}
 
 
 def _file(name: str) -> bytes:
