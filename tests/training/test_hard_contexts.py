@@ -8,7 +8,7 @@ from ridgeformer.adjoint import EXPLODED
 from ridgeformer.draws import GramDraw
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.task import ContextDraw
-from ridgeformer.training.hard_contexts import Mining, mine, stretched
+from ridgeformer.training.hard_contexts import Mining, mine, stretched, widened
 from ridgeformer.types import Array
 
 TASK = rf.Task(dim=3, context=8, noise="uniform:2")
@@ -77,3 +77,23 @@ def test_mine_depends_on_seed_and_step_only() -> None:
 def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
     found = mine(shaky_model().astype(dtype), TASK, MINING, batch=100, seed=0, step=0, memory=None)
     assert {array.dtype for array in found} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize(("dim", "n"), [(3, 8), (4, 5), (5, 5), (5, 3), (1, 1)])
+@pytest.mark.parametrize("sigma", [0.5, 2.0])
+def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: int, sigma: float) -> None:
+    """Made from tokens: y = <w, b x> + ξ with the same w and ξ."""
+    rng = np.random.default_rng(dim + 10 * n)
+    X, w, noise = (
+        rng.standard_normal((40, n, dim)),
+        rng.standard_normal((40, dim)),
+        sigma * rng.standard_normal((40, n)),
+    )
+    factors, query = rng.uniform(1, 1.5, 40), rng.standard_normal((40, dim))
+    plain = rf.Context.from_tokens(X, np.einsum("bnd,bd->bn", X, w) + noise)
+    wide_X = X * factors[:, None, None]
+    wide = rf.Context.from_tokens(wide_X, np.einsum("bnd,bd->bn", wide_X, w) + noise)
+    levels = np.full(40, sigma)
+    found = widened(GramDraw(plain.gram, w, query, plain.ridge(levels**2)), levels, factors, n)
+    np.testing.assert_allclose(found.gram, wide.gram, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.oracle, wide.ridge(levels**2), rtol=1e-8, atol=1e-8)

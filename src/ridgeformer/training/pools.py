@@ -19,7 +19,7 @@ from ridgeformer.model import LinearTransformer
 from ridgeformer.objective import losses_and_gradient_on
 from ridgeformer.streams import Purpose, token_rng
 from ridgeformer.task import ContextDraw, Task
-from ridgeformer.training.hard_contexts import stretched
+from ridgeformer.training.hard_contexts import stretched, widened
 from ridgeformer.training.quasi_newton import Function
 from ridgeformer.types import Array
 
@@ -126,33 +126,8 @@ def _stretched_chunks(
             factors = widths[rng.integers(_LEVELS, size=batch)]
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2
             importance = importance * _importance(squares, np.full(batch, task.context * task.dim), widths)
-            contexts = _widened(contexts, draw.sigma, factors, task.context)
+            contexts = widened(contexts, draw.sigma, factors, task.context)
         yield contexts, importance
-
-
-def _widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> GramDraw:
-    """The contexts with features multiplied by ``factors`` and w and the noise as they were.
-
-    With c = Xᵀξ = α − Σw:  Σ ↦ b²Σ,  α ↦ b²Σw + b c,  λ ↦ b²wᵀΣw + 2b⟨w, c⟩ + ‖ξ‖²,  and the oracle, as ever, is
-    w + (Σ + σ²I)⁻¹(c − σ²w).
-    """
-    weights, scatter = contexts.weights, contexts.gram[:, :-1, :-1]
-    pushed = np.einsum("bij,bj->bi", scatter, weights)
-    noise = contexts.gram[:, :-1, -1] - pushed
-    along, across = np.einsum("bi,bi->b", weights, pushed), np.einsum("bi,bi->b", weights, noise)
-    b = factors[:, None]
-    gram = contexts.gram.copy()
-    gram[:, :-1, :-1] *= b[..., None] ** 2
-    gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + b * noise
-    gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
-    if examples <= weights.shape[1]:  # Σ has no inverse, or hardly one
-        oracle = Context(gram, examples).ridge(sigma**2)
-        return GramDraw(gram, weights, contexts.query, oracle)
-    variance = sigma[:, None] ** 2
-    system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
-    aim = b * noise - variance * weights
-    oracle = weights + np.linalg.solve(system, aim[..., None])[..., 0]
-    return GramDraw(gram, weights, contexts.query, oracle)
 
 
 def _importance(squares: Array, dimensions: Array, levels: Array) -> Array:

@@ -136,7 +136,10 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
     given = config.start is not None
     starts = 0 if given else 3 if config.layers == 4 else 1
     steps = config.steps or 12_000 // (2 if given else 1)
-    batch = config.batch or 1024
+    batch = config.batch or (2048 if config.layers == 4 else 1024)
+    # Four layers are the fewest that are trained this way, and the only ones that features alone can make explode.
+    widen = 1.15 if config.layers == 4 else 1.0
+    pool = 64 if config.layers == 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers == 4 else 2e-3)
     scale = _full_scale(config.layers)
     short = [
@@ -157,7 +160,7 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
         rate=rate,
         batch=batch,
         start="given" if given else "best",
-        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=128),
+        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen),
         tolerance=0.05,
     )
     polish = AdamLeg(
@@ -168,7 +171,7 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
         square_decay=0.99,
         warmup=50,
         final=0.02,
-        mining=Mining(every=200, pool=512, keep=1024, first_step=0),
+        mining=Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen),
         tolerance=0.05,
     )
     return (*short, main, polish)
