@@ -16,7 +16,6 @@ from ridgeformer.baselines import ConstRR, TunedRR
 from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.experiments import baseline_page
 from ridgeformer.experiments.table1 import Table1
-from ridgeformer.zoo import zoo_names
 
 SMALL = ("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--seeds", 0, "--sequences", 2000)
 
@@ -168,7 +167,6 @@ def test_baselines_print_both_tables_and_write_json_and_page(
     assert found.endswith("<!-- end Bayes limits -->\nlast")
 
 
-@pytest.mark.skipif(not zoo_names(), reason="the zoo is empty until the grid has been trained")
 def test_zoo_is_measured_beside_a_model_trained_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[object] = []
     monkeypatch.setattr("ridgeformer.commands.reproduce.run_training", trained.append)

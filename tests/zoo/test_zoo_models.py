@@ -171,7 +171,6 @@ def test_entries_have_the_digest_of_the_file_and_its_metadata(small_zoo: Path, r
 # --- the models that are shipped --------------------------------------------------------------------------------------
 
 SHIPPED = zoo.zoo_names()
-needs_models = pytest.mark.skipif(not SHIPPED, reason="the zoo is empty until the grid has been trained")
 FRESH = 20_000  # sequences: their error then dwarfs that of the million in the file, and 12 models take a few seconds
 
 
@@ -181,13 +180,11 @@ def sample_of(names: tuple[str, ...], count: int = 12) -> list[str]:
     return [names[number] for number in sorted(chosen)]
 
 
-@needs_models
 def test_zoo_has_at_least_200_models_all_of_them_cells_of_the_grid() -> None:
     assert len(SHIPPED) >= 200
     assert set(SHIPPED) <= {cell.name for cell in grid_cells()}
 
 
-@needs_models
 def test_every_shipped_model_is_the_one_its_name_says() -> None:
     cells = {cell.name: cell for cell in grid_cells()}
     for name in SHIPPED:
@@ -215,7 +212,6 @@ def is_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-@needs_models
 def test_no_shipped_metadata_contains_a_path() -> None:
     for name in SHIPPED:
         assert not [text for text in texts_in(dict(rf.load(name).info)) if is_path(text)], name
@@ -226,7 +222,6 @@ def test_path_in_metadata_would_be_found() -> None:
     assert [text for text in texts_in(info) if is_path(text)] == ["/home/me/model.safetensors", "C:\\runs"]
 
 
-@needs_models
 @pytest.mark.parametrize("name", sample_of(SHIPPED))
 def test_shipped_model_has_the_loss_that_its_file_says(name: str) -> None:
     model = rf.load(name)
