@@ -1,6 +1,6 @@
 """A callback in five lines: stop worrying about a run, get told when it has beaten the paper.
 
-    python examples/callback.py
+python examples/callback.py
 """
 
 import ridgeformer as rf
