@@ -75,6 +75,13 @@ def _file(name: str) -> bytes:
     return resources.files("ridgeformer.zoo").joinpath("models", name + _SUFFIX).read_bytes()
 
 
+def _is_file(source: str) -> bool:
+    try:
+        return Path(source).exists()
+    except (OSError, ValueError):  # too long for a name, or a null byte
+        return False
+
+
 def load(source: str | Path) -> LinearTransformer:
     """A model from a file written by `LinearTransformer.save`, or from the zoo by its name.
 
@@ -82,7 +89,7 @@ def load(source: str | Path) -> LinearTransformer:
     """
     if not isinstance(source, str | Path):
         raise InputError(f"A model is loaded from a file or by its name in the zoo, not from {source!r}.")
-    if isinstance(source, Path) or "/" in source or source.endswith(_SUFFIX) or Path(source).exists():
+    if isinstance(source, Path) or "/" in source or source.endswith(_SUFFIX) or _is_file(source):
         return load_model(Path(source))
     if source not in zoo_names():
         near = difflib.get_close_matches(source, zoo_names(), n=1)
