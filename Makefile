@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help install test test-slow lint bench reproduce clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
-	@echo "make test       the test suite (about 8 minutes on a fresh machine, installing included)"
+	@echo "make test       the test suite (about 7 minutes on a fresh machine, installing included)"
 	@echo "make test-slow  tests that take minutes: coverage of confidence intervals"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed against JAX and PyTorch (about 4 minutes)"
