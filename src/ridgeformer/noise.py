@@ -13,6 +13,7 @@ from ridgeformer.errors import InputError
 from ridgeformer.types import Array
 
 _LEVEL = "A noise level σ"
+_VARIANCE_NODES = 64  # of the quadrature of E σ²: exact for the priors of this package
 
 
 @runtime_checkable
@@ -106,6 +107,12 @@ class Categorical:
 
     def quadrature(self, nodes: int) -> tuple[Array, Array]:
         return np.asarray(self.levels, float), np.full(len(self.levels), 1 / len(self.levels))
+
+
+def mean_variance(prior: NoisePrior) -> float:
+    """E σ²."""
+    levels, weights = prior.quadrature(_VARIANCE_NODES)
+    return float(weights @ levels**2)
 
 
 def parse_noise(spec: str | NoisePrior) -> NoisePrior:

@@ -31,7 +31,7 @@ def test_small_selection_is_trained_measured_and_written_in_four_forms(small: tu
     out, text = small
     assert {path.name for path in out.iterdir()} >= {"runs", "table1.json", "table1.csv", "table1.md", "table1.tex"}
     table = Table1.from_json(read_json(out / "table1.json"))
-    assert table.rows == (("gdpp", 1), *((name, None) for name in ("constrr", "adarr", "tunedrr", "bayes")))
+    assert table.rows == (("gdpp", 1, 1), *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")))
     assert (table.columns, table.sequences) == (("uniform:5",), 2000)
     model = rf.load(out / "runs" / "gdpp-1-uniform-5" / "model.safetensors")
     expected = rf.evaluate(model, rf.Task(noise="uniform:5"), 2000, seed=1)

@@ -8,7 +8,17 @@ from itertools import product
 import pytest
 
 from ridgeformer.errors import InputError
-from ridgeformer.experiments.cells import LAYERS, PRIORS, SEEDS, Cell, grid_cells, zoo_name
+from ridgeformer.experiments.cells import (
+    BEYOND_PRIORS,
+    BEYOND_SIZES,
+    LAYERS,
+    PRIORS,
+    SEEDS,
+    Cell,
+    beyond_cells,
+    grid_cells,
+    zoo_name,
+)
 from ridgeformer.model import KINDS
 from ridgeformer.noise import parse_noise
 from ridgeformer.paper import printed_loss
@@ -83,6 +93,33 @@ def test_zoo_name_of_single_cells() -> None:
     assert zoo_name("full", 7, "uniform:5") == "full-7-uniform-5"
     assert zoo_name("diag", 4, "categorical:1+3") == "diag-4-categorical-1+3"
     assert zoo_name("gdpp", 8, "uniform:5", 2) == "gdpp-8-uniform-5-seed-2"
+    assert zoo_name("full", 7, "uniform:5", heads=2) == "full-7-heads-2-uniform-5"
+
+
+def test_cells_beyond_the_paper_are_deeper_or_have_several_heads_and_start_from_smaller_ones() -> None:
+    cells, paper = beyond_cells(), set(grid_cells())
+    assert {cell for cell in cells if not cell.beyond} <= paper
+    assert not any(cell.beyond for cell in paper)
+    ours = [cell for cell in cells if cell.beyond]
+    assert {(cell.model, cell.noise) for cell in ours} == set(product(("diag", "full"), BEYOND_PRIORS))
+    assert {(cell.layers, cell.heads) for cell in ours} == set(BEYOND_SIZES)
+    assert len({cell.name for cell in (*cells, *paper)}) == len({*cells, *paper})
+    before: set[str] = set()
+    for cell in cells:
+        before.add(cell.name)
+        config, parent = cell.config, cell.parent
+        assert (config.layers, config.heads) == (cell.layers, cell.heads)
+        if parent is not None:
+            assert parent.name in before
+            assert config.start == parent.name
+            assert parent.layers <= cell.layers
+            assert parent.heads <= cell.heads
+
+
+def test_cells_beyond_the_paper_can_be_selected() -> None:
+    assert beyond_cells(["gdpp"]) == ()
+    assert beyond_cells(["diag"], ["uniform:3"]) == ()
+    assert {cell.noise for cell in beyond_cells(["diag"], ["uniform:5", "uniform:3"])} == {"uniform:5"}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +132,7 @@ def test_zoo_name_of_single_cells() -> None:
         ),
         (
             {"models": ["full"], "layers": [2], "columns": ["categorical:1+3"]},
-            ["diag-2-uniform-5", "diag-2-uniform-4", "diag-2-categorical-1+3", "full-2-categorical-1+3"],
+            [f"diag-2-uniform-{high}" for high in (5, 4, 3)] + ["diag-2-categorical-1+3", "full-2-categorical-1+3"],
         ),
         (
             {"models": ["full"], "layers": [1], "columns": ["uniform:0"]},

@@ -105,9 +105,28 @@ def test_record_survives_json_and_back_with_infinite_losses(table: Table1) -> No
 
 def test_rows_and_columns_are_in_the_order_of_the_paper(table: Table1) -> None:
     assert table.columns == ("uniform:0", "uniform:5", "categorical:1+3")
-    assert table.rows == (("gdpp", 1), ("gdpp", 4), ("full", 7), ("full", 8), ("adarr", None), ("bayes", None))
+    models = (("gdpp", 1, 1), ("gdpp", 4, 1), ("full", 7, 1), ("full", 8, 1))
+    assert table.rows == (*models, ("adarr", None, 1), ("bayes", None, 1))
     mixed = [entry(kind, layers, noise, 1.0) for noise in PRIORS for layers in (2, 1) for kind in ("full", "gdpp")]
-    assert Table1(tuple(mixed), 2, 0).rows == (("gdpp", 1), ("full", 1), ("gdpp", 2), ("full", 2))
+    expected = (("gdpp", 1, 1), ("full", 1, 1), ("gdpp", 2, 1), ("full", 2, 1))
+    assert Table1(tuple(mixed), 2, 0).rows == expected
+    several = replace(entry("full", 1, "uniform:5", 1.0), heads=2)
+    assert Table1((several, *mixed), 2, 0).rows == (*expected, ("full", 1, 2))
+
+
+def test_models_beyond_the_paper_are_marked_and_told_apart_from_those_with_one_head(table: Table1) -> None:
+    several = replace(entry("full", 7, "uniform:5", 0.03), heads=2, printed=None)
+    deeper = entry("full", 12, "uniform:5", 0.039)
+    wider = Table1((*table.entries, several, deeper), table.sequences, table.seed)
+    assert wider.entry("full", 7, "uniform:5", heads=2) == several
+    assert wider.entry("full", 7, "categorical:1+3") == table.entry("full", 7, "categorical:1+3")
+    assert [e for e in wider.entries if e.beyond] == [several, deeper]
+    assert several.verdict == deeper.verdict == ""
+    text = table1_text.as_markdown(wider)
+    assert "| FULL 7 × 2 heads (ours) |  | **0.0300** |  |" in text
+    assert "| FULL 12 (ours) |  | 0.0390 |  |" in text
+    assert text.count("(ours)") == 2
+    assert Table1.from_json(json.loads(json.dumps(wider.as_json(), allow_nan=False))) == wider
 
 
 def test_best_of_a_column_leaves_out_the_bayes_limit(table: Table1) -> None:
@@ -228,9 +247,9 @@ def test_measurement_is_compare_and_evaluate_on_the_same_sequences() -> None:
     assert (found.sequences, found.seed) == (SEQUENCES, 3)
     assert chunks[-1] == ("uniform:5", SEQUENCES)
     assert found.rows == (
-        ("gdpp", 1),
-        ("gdpp", 2),
-        *((name, None) for name in ("constrr", "adarr", "tunedrr", "bayes")),
+        ("gdpp", 1, 1),
+        ("gdpp", 2, 1),
+        *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")),
     )
     task = rf.Task(noise="uniform:5")
     named: dict[str, AnyPredictor] = {

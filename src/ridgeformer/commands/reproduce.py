@@ -34,6 +34,7 @@ def reproduce(
     layers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="L…")] = (),
     columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PRIOR…")] = (),
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED…")] = (0, 1, 2, 3, 4),
+    beyond: bool = True,
     out: Path = Path("reproduction"),
     sequences: int = 100_000,
     workers: int | None = None,
@@ -53,6 +54,7 @@ def reproduce(
         layers: Depths; all of 1 to 7, and 8 for uniform:5, unless given.
         columns: Noise priors, such as uniform:5 or categorical:1+3; all ten unless given.
         seeds: Seeds of the models for uniform:5; the others have one.
+        beyond: Also the models that the paper has not: deeper ones and some with several heads, for three priors.
         out: Folder for runs, records and tables.
         sequences: Fresh sequences on which everything is measured.
         workers: Processes that train at the same time; one for each core unless given.
@@ -63,12 +65,15 @@ def reproduce(
     check_folders(json, markdown)
     if baselines:
         return _baselines(whole_number("sequences", sequences, 2), json, markdown)
-    from ridgeformer.experiments.cells import PRIORS, grid_cells
+    from ridgeformer.experiments.cells import PRIORS, beyond_cells, grid_cells
 
     whole_number("sequences", sequences, 2)
     if workers is not None:
         whole_number("workers", workers, 1)
     cells = grid_cells(models, layers or None, columns or PRIORS, seeds)
+    if beyond and not layers:
+        further = beyond_cells(models, columns or PRIORS)
+        cells = (*cells, *(cell for cell in further if cell not in cells))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
@@ -159,7 +164,7 @@ def _write(table: Table1, out: Path) -> None:
         highlight=False,
     )
     for entry in found["worse"]:
-        name = table1_text.row_name(entry.method, entry.layers)
+        name = table1_text.row_name(entry.method, entry.layers, entry.heads)
         loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
         console.print(f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}", highlight=False)
     console.print(f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}", soft_wrap=True)
@@ -176,4 +181,4 @@ def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path, mark
     for claim in claims:
         console.print(f"{claim.verdict}: {claim.statement} {claim.numbers}", highlight=False)
     if markdown is not None:
-        write_reproduction_page(markdown, table, claims)
+        write_reproduction_page(markdown, table, claims, models)

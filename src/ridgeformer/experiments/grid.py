@@ -29,7 +29,7 @@ from ridgeformer.model_file import load_model
 from ridgeformer.training.recipes import legs
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.steps import StepInfo
-from ridgeformer.training.train import train
+from ridgeformer.training.train import OtherRecipeError, train
 
 _REPORT_EVERY = 1.0  # seconds between a worker's reports of progress
 
@@ -56,19 +56,29 @@ def finished_result(cell: Cell, folder: Path) -> dict[str, Any] | None:
 
 
 def run_cell(cell: Cell, folder: Path, on_step: Callable[[StepInfo], None]) -> None:
-    """Train a cell in its run directory, on one thread; goes on with what is there if it is the same run."""
+    """Train a cell in its run directory, on one thread; goes on with what is there if it is the same run.
+
+    A run that was begun by another version of the recipe is begun again.
+    """
     directory = RunDirectory(folder / cell.name)
     same = directory.exists() and directory.config() == cell.config
     given = None if cell.parent is None else load_model(RunDirectory(folder / cell.parent.name).model)
-    train(
-        cell.config,
-        out=directory.path,
-        resume=same,
-        overwrite=not same,
-        callbacks=[on_step],
-        threads=1,
-        given=given,
-    )
+
+    def run(resume: bool) -> None:
+        train(
+            cell.config,
+            out=directory.path,
+            resume=resume,
+            overwrite=not resume,
+            callbacks=[on_step],
+            threads=1,
+            given=given,
+        )
+
+    try:
+        run(resume=same)
+    except OtherRecipeError:
+        run(resume=False)
 
 
 def train_grid(

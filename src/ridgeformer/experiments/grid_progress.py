@@ -24,7 +24,7 @@ def expected_seconds(cell: Cell) -> float:
         return 6.0 + cell.layers * (1.0 if cell.parent else 2.0)
     if cell.layers <= SHALLOW:
         return 12.0
-    return cell.layers * (2.5 if cell.parent else 6.0)
+    return cell.layers * (1 + cell.heads) * (2.0 if cell.parent else 3.0)
 
 
 class GridProgress:

@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ridgeformer.experiments.cells import Cell
 from ridgeformer.experiments.claims import Claim
 from ridgeformer.experiments.markdown import markdown_table, replace_block
-from ridgeformer.experiments.table1 import Table1
-from ridgeformer.experiments.table1_text import as_markdown, header, row_name
+from ridgeformer.experiments.shortfalls import Shortfall, shortfalls
+from ridgeformer.experiments.table1 import Entry, Table1
+from ridgeformer.experiments.table1_text import as_markdown, header, number, row_name
+from ridgeformer.model import LinearTransformer
 
 
-def write_reproduction_page(page: Path, table: Table1, claims: Sequence[Claim]) -> None:
-    """Put the table, the count, the cells that are worse than printed and the claims between their markers."""
-    found = table.verdicts()
-    total = sum(map(len, found.values()))
-    trained = [entry for entries in found.values() for entry in entries]
-    worst = max(trained, key=lambda entry: entry.maximum)
-    count = (
-        f"On {table.sequences:,} fresh sequences, of {total} trained models {len(found['better'])} are better than "
-        f"printed by more than its rounding, {len(found['equal'])} equal to the printed digits, {len(found['worse'])} "
-        f"worse. The largest loss of any is {worst.maximum:.4g} ({row_name(worst.method, worst.layers)}, "
-        f"{header(worst.noise)}); {sum(entry.diverged for entry in trained)} losses are not finite."
-    )
-    replace_block(page, "table 1", count + "\n\n" + as_markdown(table).rstrip())
-    head = ("model", "σ", "printed", "ours", "± s.e.", "over the Bayes limit")
-    rows = [
-        (
-            row_name(entry.method, entry.layers),
-            header(entry.noise),
-            f"{entry.printed:g}",
-            f"{entry.adjusted_loss:.4g}",
-            f"{entry.standard_error:.1g}",
-            "" if entry.bayes_ratio is None else f"{entry.bayes_ratio:.3g}×",
-        )
-        for entry in found["worse"]
-    ]
-    replace_block(page, "worse", markdown_table(head, rows) if rows else "None.")
+def write_reproduction_page(
+    page: Path, table: Table1, claims: Sequence[Claim], models: Mapping[Cell, LinearTransformer]
+) -> None:
+    """Put the table, the count, the cells worse than printed, those beyond and the claims between their markers."""
+    replace_block(page, "table 1", _count(table) + "\n\n" + as_markdown(table).rstrip())
+    replace_block(page, "worse", _worse(shortfalls(table, models)))
+    replace_block(page, "beyond", _beyond(table))
     lines = [(claim.statement, claim.verdict, claim.numbers) for claim in claims]
     replace_block(page, "claims", markdown_table(("claim", "verdict", "numbers"), lines))
+
+
+def _count(table: Table1) -> str:
+    found = table.verdicts()
+    trained = [entry for entries in found.values() for entry in entries]
+    worst = max(trained, key=lambda entry: entry.maximum)
+    return (
+        f"On {table.sequences:,} fresh sequences, of {len(trained)} trained models {len(found['better'])} are better "
+        f"than printed by more than its rounding, {len(found['equal'])} equal to the printed digits, "
+        f"{len(found['worse'])} worse. The largest loss of any is {worst.maximum:.4g} ({_name(worst)}, "
+        f"{header(worst.noise)}); {sum(entry.diverged for entry in trained)} losses are not finite."
+    )
+
+
+def _worse(cells: Sequence[Shortfall]) -> str:
+    if not cells:
+        return "None."
+    reasons: dict[str, int] = {}
+    for cell in cells:
+        reasons[cell.reason] = reasons.get(cell.reason, 0) + 1
+    counts = "; ".join(f"{count} × {reason}" for reason, count in reasons.items())
+    head = ("model", "σ", "printed", "ours", "over by, standard errors of both", "largest loss", "")
+    rows = [
+        (
+            _name(cell.entry),
+            header(cell.entry.noise),
+            f"{cell.entry.printed:g} ± {cell.printed_error:.1g}",
+            f"{cell.entry.adjusted_loss:.4g} ± {cell.entry.standard_error:.1g}",
+            f"{cell.over:.1f}",
+            f"{cell.entry.maximum:.3g}",
+            cell.reason,
+        )
+        for cell in cells
+    ]
+    return f"{counts}.\n\n" + markdown_table(head, rows)
+
+
+def _beyond(table: Table1) -> str:
+    """Losses and their ratios to the Bayes limit; the best ratio of each prior, among all models, comes first."""
+    columns = [noise for noise in table.columns if any(e.beyond and e.noise == noise for e in table.entries)]
+    if not columns:
+        return "None was measured."
+    lines = []
+    for noise in columns:
+        best = min((e for e in table.entries if e.noise == noise and e.trained), key=lambda e: e.adjusted_loss)
+        lines.append(f"* {header(noise)}: {_name(best)}, {_loss_and_ratio(best)}, largest loss {best.maximum:.3g}.")
+    rows = []
+    for method, layers, heads in table.rows:
+        cells = [table.entry(method, layers, noise, heads) for noise in columns]
+        if any(cell is not None and (cell.beyond or cell.layers == 7) and cell.method != "gdpp" for cell in cells):
+            name = row_name(method, layers, heads)
+            rows.append((name, *("" if cell is None else _loss_and_ratio(cell) for cell in cells)))
+    table_text = markdown_table(("", *(header(noise) for noise in columns)), rows)
+    return "Closest to the Bayes limit:\n\n" + "\n".join(lines) + "\n\n" + table_text
+
+
+def _loss_and_ratio(entry: Entry) -> str:
+    ratio = "" if entry.bayes_ratio is None else f" ({entry.bayes_ratio:.3f}×)"
+    return number(entry.adjusted_loss) + ratio
+
+
+def _name(entry: Entry) -> str:
+    return row_name(entry.method, entry.layers, entry.heads)

@@ -44,6 +44,17 @@ class Entry:
     """What the paper has, if anything."""
     bayes_ratio: float | None = None
     """The loss over that of the Bayes limit on the same sequences; None where that is zero, or the loss not finite."""
+    heads: int = 1
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is of a model rather than a baseline."""
+        return self.layers is not None
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is of a model that the paper has not."""
+        return self.layers is not None and Cell(self.method, self.layers, self.noise, heads=self.heads).beyond
 
     @property
     def verdict(self) -> str:
@@ -56,6 +67,10 @@ class Entry:
         return "equal" if self.adjusted_loss <= self.printed + margin else "worse"
 
 
+Row = tuple[str, int | None, int]
+"""Method, layers (of a model), heads."""
+
+
 @dataclass(frozen=True)
 class Table1:
     """The whole table."""
@@ -64,10 +79,10 @@ class Table1:
     sequences: int
     seed: int
 
-    def entry(self, method: str, layers: int | None, noise: str) -> Entry | None:
+    def entry(self, method: str, layers: int | None, noise: str, heads: int = 1) -> Entry | None:
         """One number, if it was measured."""
-        wanted = (method, layers, noise)
-        return next((e for e in self.entries if (e.method, e.layers, e.noise) == wanted), None)
+        wanted = (method, layers, noise, heads)
+        return next((e for e in self.entries if (e.method, e.layers, e.noise, e.heads) == wanted), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -75,11 +90,11 @@ class Table1:
         return tuple(noise for noise in PRIORS if any(entry.noise == noise for entry in self.entries))
 
     @property
-    def rows(self) -> tuple[tuple[str, int | None], ...]:
-        """(method, layers), in the order of the paper."""
-        found = {(entry.method, entry.layers): None for entry in self.entries}
+    def rows(self) -> tuple[Row, ...]:
+        """(method, layers, heads), in the order of the paper, with those of several heads last but for baselines."""
+        found = {(entry.method, entry.layers, entry.heads): None for entry in self.entries}
         order = list(METHOD_NAMES)
-        return tuple(sorted(found, key=lambda row: (row[1] is None, row[1] or 0, order.index(row[0]))))
+        return tuple(sorted(found, key=lambda row: (row[1] is None, row[2], row[1] or 0, order.index(row[0]))))
 
     def best(self, noise: str) -> Entry:
         """The best of a column but for the Bayes limit."""
@@ -135,14 +150,14 @@ def measure_table1(
     first_seed = min((cell.seed for cell in models), default=0)
     for noise in columns:
         task = Task(noise=noise)
-        predictors: dict[tuple[str, int | None], AnyPredictor] = {
-            (cell.model, cell.layers): model
+        predictors: dict[Row, AnyPredictor] = {
+            (cell.model, cell.layers, cell.heads): model
             for cell, model in sorted(models.items(), key=lambda item: item[0].layers)
             if cell.noise == noise and cell.seed == first_seed
         }
         baselines: tuple[AnyPredictor, ...] = (ConstRR.tuned(task), AdaRR(), TunedRR.tuned(task), Bayes(task.prior))
-        predictors |= {(name, None): baseline for name, baseline in zip(BASELINES, baselines, strict=True)}
-        named = {f"{method} {layers}": predictor for (method, layers), predictor in predictors.items()}
+        predictors |= {(name, None, 1): baseline for name, baseline in zip(BASELINES, baselines, strict=True)}
+        named = {" ".join(map(str, row)): predictor for row, predictor in predictors.items()}
 
         def show(done: int, noise: str = noise) -> None:
             on_chunk(noise, done)
@@ -159,9 +174,10 @@ def measure_table1(
                 evaluation.p99,
                 evaluation.maximum,
                 evaluation.diverged,
-                printed_loss(method, layers, noise),
+                printed_loss(method, layers, noise) if heads == 1 else None,
+                heads=heads,
             )
-            for (method, layers), evaluation in zip(predictors, found.values(), strict=True)
+            for (method, layers, heads), evaluation in zip(predictors, found.values(), strict=True)
         ]
         limit = column[-1].adjusted_loss
         entries += [replace(e, bayes_ratio=_ratio(e.adjusted_loss, limit)) for e in column]

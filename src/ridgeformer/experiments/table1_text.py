@@ -9,6 +9,9 @@ from rich.table import Table as RichTable
 from ridgeformer.experiments.markdown import markdown_table
 from ridgeformer.experiments.table1 import METHOD_NAMES, Entry, Table1
 
+_OURS = " (ours)"
+"""Marks the rows of models beyond the paper."""
+
 
 def number(value: float) -> str:
     """Four digits at most, as the table's numbers range from 1 to 1e-18."""
@@ -19,9 +22,9 @@ def number(value: float) -> str:
     return f"{value:.2e}" if value < 5e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.3f}"
 
 
-def row_name(method: str, layers: int | None) -> str:
-    """Such as "FULL 7"."""
-    return METHOD_NAMES[method] + ("" if layers is None else f" {layers}")
+def row_name(method: str, layers: int | None, heads: int = 1) -> str:
+    """Such as "FULL 7", or "FULL 7 × 2 heads"."""
+    return METHOD_NAMES[method] + ("" if layers is None else f" {layers}") + (f" × {heads} heads" if heads > 1 else "")
 
 
 def printed_text(entry: Entry) -> str:
@@ -31,11 +34,11 @@ def printed_text(entry: Entry) -> str:
 
 def _grid(table: Table1, cell: Callable[[Entry, bool], str]) -> list[list[str]]:
     rows = []
-    for method, layers in table.rows:
-        line = [row_name(method, layers)]
-        for noise in table.columns:
-            entry = table.entry(method, layers, noise)
-            line.append("" if entry is None else cell(entry, entry == table.best(noise)))
+    for method, layers, heads in table.rows:
+        found = [table.entry(method, layers, noise, heads) for noise in table.columns]
+        beyond = all(entry is None or entry.beyond for entry in found)
+        line = [row_name(method, layers, heads) + (_OURS if beyond else "")]
+        line += ["" if entry is None else cell(entry, entry == table.best(entry.noise)) for entry in found]
         rows.append(line)
     return rows
 

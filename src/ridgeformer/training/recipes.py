@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ridgeformer.noise import mean_variance
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import Mining
 
@@ -111,6 +112,8 @@ def _full_scale(layers: int) -> float:
 
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
+_WIDEN_QUIET = 1.3  # with little noise a model is nearly GD++, whose polynomial explodes at eigenvalues beyond a range
+_QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
 SHALLOW = 3
 """Layers up to which tails are fat, and a FULL model gains next to nothing on a DIAG one but finds worse minima."""
 
@@ -124,18 +127,18 @@ def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
     first: Leg = DiagonalLeg(name="diagonal", steps=steps, start="init", legs=diagonal)
     if given:
         first = _descend(batch, "given")
-    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, widen=_WIDEN, tolerance=0.1)
-    return first, finish, *_sifted(batch, config.layers)
+    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, widen=_widen(config), tolerance=0.1)
+    return first, finish, *_sifted(batch, config)
 
 
 def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
     """A few short starts at four layers, where some end in a poor minimum; the best one at length; a polish.
 
-    From a given model no start is needed, and half the steps do.
+    From a given model no start is needed, and three quarters of the steps do.
     """
     given = config.start is not None
     starts = 0 if given else 3 if config.layers == 4 else 1
-    steps = config.steps or 12_000 // (2 if given else 1)
+    steps = config.steps or (9_000 if given else 12_000)
     batch = config.batch or (2048 if config.layers == 4 else 1024)
     # Four layers are the fewest that are trained this way, and the only ones that features alone can make explode.
     widen = 1.15 if config.layers == 4 else 1.0
@@ -195,16 +198,26 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
         )
         for number in range(starts)
     ]
-    widen = _WIDEN if config.layers <= SHALLOW else 1.0
-    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, widen=widen, tolerance=0.1)
-    return (*first, *short, _descend(batch, "best"), finish, *_sifted(batch, config.layers))
+    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=0.1)
+    if config.layers > SHALLOW:  # most of the way on a smaller pool: deep ones converge slowly
+        finish = replace(finish, pool=256 * batch, steps=120)
+    return (*first, *short, _descend(batch, "best"), finish, *_sifted(batch, config))
 
 
-def _sifted(batch: int, layers: int) -> list[PoolLeg]:
+def _widen(config: TrainConfig) -> float:
+    """How far the features of pools are widened; deep models have no need of it."""
+    if config.layers > SHALLOW:
+        return 1.0
+    return _WIDEN_QUIET if mean_variance(config.task.prior) < _QUIET else _WIDEN
+
+
+def _sifted(batch: int, config: TrainConfig) -> list[PoolLeg]:
     """A last leg for models of three layers or less, whose best weights explode on one context in a million."""
-    if layers > SHALLOW:
+    if config.layers > SHALLOW:
         return []
-    return [PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_WIDEN, tolerance=0.1)]
+    return [
+        PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=0.1)
+    ]
 
 
 def _descend(batch: int, start: str) -> PoolLeg:

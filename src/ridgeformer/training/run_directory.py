@@ -2,7 +2,7 @@
 
 Every file but the history is written whole or not at all. The history is only ever appended to, and a checkpoint says
 how long it was, so going on from a checkpoint cuts off what came after it: a run that was killed at any moment and
-resumed leaves the same files as one that was not.
+resumed leaves the same files as one that was not, but for timing.jsonl, which says how long things took.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.history = path / "history.jsonl"
+        self.timing = path / "timing.jsonl"
+        """Seconds of training up to each row of the history, by the run's step number."""
         self.checkpoints = path / "checkpoints"
         self.result = path / "result.json"
         self.model = path / "model.safetensors"
@@ -48,7 +50,8 @@ class RunDirectory:
             )
         with _writing(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            for old in (self.result, self.model, self.given, self.history, *self.checkpoints.glob("*.safetensors")):
+            files = (self.result, self.model, self.given, self.history, self.timing)
+            for old in (*files, *self.checkpoints.glob("*.safetensors")):
                 old.unlink(missing_ok=True)
             self.history.touch()
         write_whole(self.path / "config.json", _json(config.as_json()))
@@ -109,14 +112,29 @@ class RunDirectory:
         with _writing(self.history), self.history.open("ab") as file:
             file.truncate(length)
 
-    def append(self, row: dict[str, Any]) -> None:
-        """Add one line to the history."""
-        with _writing(self.history), self.history.open("ab") as file:
-            file.write((json.dumps(row) + "\n").encode())
+    def append(self, row: dict[str, Any], seconds: float) -> None:
+        """Add one line to the history, and how much training it took to get there."""
+        for path, values in ((self.history, row), (self.timing, {"total": row["total"], "seconds": round(seconds, 3)})):
+            with _writing(path), path.open("ab") as file:
+                file.write((json.dumps(values) + "\n").encode())
 
     def read_history(self) -> list[dict[str, Any]]:
         """All rows so far."""
         return [json.loads(line) for line in self.history.read_text(encoding="utf-8").splitlines()]
+
+    def read_seconds(self) -> dict[int, float]:
+        """Seconds of training up to a step of the run, for the steps in the history; a torn line is left out.
+
+        A run that was killed and resumed did some steps twice: the last time is the one that led to its result.
+        """
+        if not self.timing.exists():
+            return {}
+        found = {}
+        for line in self.timing.read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                found[int(row["total"])] = float(row["seconds"])
+        return found
 
     def finished_result(self) -> dict[str, Any] | None:
         """What result.json says of a run that was trained to its end; None for one that is not, or that diverged."""

@@ -34,6 +34,10 @@ class TrainingDivergedError(RidgeformerError):
     """A run exploded more often than the guard puts up with. The best finite weights are kept."""
 
 
+class OtherRecipeError(InputError):
+    """A run was begun by a version of the package whose recipe had other legs."""
+
+
 class TrainingInterruptedError(InterruptedRunError):
     """A run was stopped by the user, after saving a checkpoint."""
 
@@ -75,8 +79,8 @@ def train(
 
     With ``out`` the run is kept in a folder, saved every ``checkpoint_seconds``, and can go on after any interruption
     with ``resume=True``, bit for bit as if nothing had happened. ``given`` stands for the model that ``config.start``
-    names, for callers that have it at hand. Raises `TrainingDivergedError` if the run cannot be
-    saved from exploding, and `TrainingInterruptedError` on Ctrl-C; either leaves a usable folder behind.
+    names, for callers that have it at hand. Raises `TrainingDivergedError` if the run cannot be saved from exploding,
+    and `TrainingInterruptedError` on Ctrl-C; either leaves a usable folder behind.
     """
     started = time.perf_counter()
     directory = None if out is None else RunDirectory(Path(out))
@@ -143,7 +147,7 @@ def _open(
         raise InputError(f"The run in {directory.path} has other settings than these; resume it with its own.")
     state, complaints = directory.latest()
     if state is not None and state.plan != trainer.plan:
-        raise InputError(
+        raise OtherRecipeError(
             f"The run in {directory.path} was begun by another version of the recipe; start it again with --overwrite."
         )
     for complaint in complaints:
@@ -161,6 +165,7 @@ def _run(
 ) -> TrainState:
     """Step until the end, saving now and then."""
     saved = time.monotonic()
+    started = saved - (directory.read_seconds().get(history[-1]["total"], 0.0) if directory and history else 0.0)
     try:
         with _interrupts_between_steps() as release:
             while not (trainer.finished(state) or trainer.diverged(state)):
@@ -170,7 +175,7 @@ def _run(
                     row = _row(info)
                     history.append(row)
                     if directory:
-                        directory.append(row)
+                        directory.append(row, time.monotonic() - started)
                 for callback in callbacks:
                     callback(info)
                 if directory and time.monotonic() - saved >= checkpoint_seconds:
