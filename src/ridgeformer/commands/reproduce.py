@@ -84,7 +84,7 @@ def reproduce(
         run_training(_LIVE)
     table = _measure(wanted, columns or PRIORS, sequences)
     _write(table, out)
-    _judge(table, wanted, out, markdown)
+    _judge(table, wanted, out, markdown, out / "runs" if train else None)
     return 0
 
 
@@ -170,7 +170,9 @@ def _write(table: Table1, out: Path) -> None:
     console.print(f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}", soft_wrap=True)
 
 
-def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path, markdown: Path | None) -> None:
+def _judge(
+    table: Table1, models: dict[Cell, LinearTransformer], out: Path, markdown: Path | None, runs: Path | None
+) -> None:
     """The paper's claims, on the terminal, as a record, and in a page."""
     from ridgeformer.experiments.claims import check_claims, claims_record
     from ridgeformer.experiments.reproduction_page import write_reproduction_page
@@ -181,4 +183,4 @@ def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path, mark
     for claim in claims:
         console.print(f"{claim.verdict}: {claim.statement} {claim.numbers}", highlight=False)
     if markdown is not None:
-        write_reproduction_page(markdown, table, claims, models)
+        write_reproduction_page(markdown, table, claims, models, runs)

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from ridgeformer.errors import InputError, InterruptedRunError, RidgeformerError
 from ridgeformer.experiments.cells import Cell
+from ridgeformer.experiments.grid_times import note_times
 from ridgeformer.model_file import load_model
 from ridgeformer.training.recipes import legs
 from ridgeformer.training.run_directory import RunDirectory
@@ -120,6 +121,8 @@ def train_grid(
                     done.add(event.cell.name)
                 else:
                     failed.append(event.cell)
+            if event.what == "finished":
+                note_times(folder, event.cell, time.time() - event.seconds, time.time())
             on_event(event)
     return failed
 

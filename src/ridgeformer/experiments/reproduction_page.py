@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ridgeformer.bench.machine import describe_machine
 from ridgeformer.experiments.cells import Cell
 from ridgeformer.experiments.claims import Claim
+from ridgeformer.experiments.grid_times import read_times
 from ridgeformer.experiments.markdown import markdown_table, replace_block
 from ridgeformer.experiments.shortfalls import Shortfall, shortfalls
 from ridgeformer.experiments.table1 import Entry, Table1
@@ -15,14 +17,40 @@ from ridgeformer.model import LinearTransformer
 
 
 def write_reproduction_page(
-    page: Path, table: Table1, claims: Sequence[Claim], models: Mapping[Cell, LinearTransformer]
+    page: Path,
+    table: Table1,
+    claims: Sequence[Claim],
+    models: Mapping[Cell, LinearTransformer],
+    runs: Path | None = None,
 ) -> None:
-    """Put the table, the count, the cells worse than printed, those beyond and the claims between their markers."""
+    """Put the table, the count, the cells worse than printed, those beyond and the claims between their markers.
+
+    With the folder of the runs, also how long they took; without it that part of the page stays as it is.
+    """
+    if runs is not None:
+        replace_block(page, "time", _time(models, runs))
     replace_block(page, "table 1", _count(table) + "\n\n" + as_markdown(table).rstrip())
     replace_block(page, "worse", _worse(shortfalls(table, models)))
     replace_block(page, "beyond", _beyond(table))
     lines = [(claim.statement, claim.verdict, claim.numbers) for claim in claims]
     replace_block(page, "claims", markdown_table(("claim", "verdict", "numbers"), lines))
+
+
+def _time(models: Mapping[Cell, LinearTransformer], runs: Path) -> str:
+    machine, lines = describe_machine(), []
+    for what, cells in (
+        ("the paper's grid", [cell for cell in models if not cell.beyond]),
+        ("beyond the paper", [cell for cell in models if cell.beyond]),
+    ):
+        found = read_times(runs, cells)
+        if found is not None:
+            kinds = ", ".join(f"{kind} {seconds / 60:.0f}" for kind, seconds in found.by_kind.items())
+            name, seconds = found.slowest
+            lines.append(
+                f"* {found.cells} models of {what}: {found.wall_seconds / 60:.0f} minutes, "
+                f"{found.core_seconds / 60:.0f} core minutes ({kinds}); the slowest is {name} with {seconds:.0f} s."
+            )
+    return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
 
 
 def _count(table: Table1) -> str:

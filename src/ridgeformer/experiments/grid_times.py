@@ -1,0 +1,67 @@
+"""How long the grid took: a line for every finished cell in grid.jsonl, beside the run directories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ridgeformer.errors import InputError
+from ridgeformer.experiments.cells import Cell
+
+_FILE = "grid.jsonl"
+
+
+@dataclass(frozen=True)
+class GridTimes:
+    """Times of a set of cells."""
+
+    cells: int
+    wall_seconds: float
+    """In which at least one of them was trained or measured."""
+    core_seconds: float
+    by_kind: dict[str, float]
+    """Core seconds of each kind of model."""
+    slowest: tuple[str, float]
+    """The cell that took longest, and its seconds."""
+
+
+def note_times(folder: Path, cell: Cell, started: float, finished: float) -> None:
+    """Add a cell; times are seconds since 1970."""
+    row = {"cell": cell.name, "started": round(started, 2), "finished": round(finished, 2)}
+    try:
+        with (folder / _FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as failed:
+        raise InputError(f"Cannot write {folder / _FILE}: {failed.strerror or failed}.") from failed
+
+
+def read_times(folder: Path, cells: Iterable[Cell]) -> GridTimes | None:
+    """The times of those of ``cells`` that are on record, each as of its last training; None if there are none."""
+    kinds = {cell.name: cell.model for cell in cells}
+    spans: dict[str, tuple[float, float]] = {}
+    path = folder / _FILE
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that a crash tore
+            row = json.loads(line)
+            if row["cell"] in kinds:
+                spans[row["cell"]] = float(row["started"]), float(row["finished"])
+    if not spans:
+        return None
+    lengths = {name: finished - started for name, (started, finished) in spans.items()}
+    by_kind = dict.fromkeys(dict.fromkeys(kinds.values()), 0.0)
+    for name, length in lengths.items():
+        by_kind[kinds[name]] += length
+    slowest = max(lengths, key=lambda name: lengths[name])
+    return GridTimes(len(spans), _union(spans.values()), sum(lengths.values()), by_kind, (slowest, lengths[slowest]))
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals: pauses between two invocations do not count."""
+    total, reached = 0.0, float("-inf")
+    for started, finished in sorted(spans):
+        total += max(0.0, finished - max(started, reached))
+        reached = max(reached, finished)
+    return total
