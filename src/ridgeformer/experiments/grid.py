@@ -44,6 +44,9 @@ class GridEvent:
     share: float = 0.0
     """Of its steps that are done."""
     seconds: float = 0.0
+    """Since it was started."""
+    busy_seconds: float = 0.0
+    """Of them the worker had a core."""
     message: str = ""
 
 
@@ -122,7 +125,7 @@ def train_grid(
                 else:
                     failed.append(event.cell)
             if event.what == "finished":
-                note_times(folder, event.cell, time.time() - event.seconds, time.time())
+                note_times(folder, event.cell, time.time() - event.seconds, time.time(), event.busy_seconds)
             on_event(event)
     return failed
 
@@ -206,11 +209,13 @@ def work(folder: Path, orders: IO[str], reports: IO[str]) -> None:
 
 def _work_on(cell: Cell, folder: Path, reports: IO[str]) -> None:
     started = shown = time.monotonic()
+    begun = time.process_time()
     total = sum(leg.steps for leg in legs(cell.config))
 
     def report(what: str, share: float, message: str = "") -> None:
         values = {"cell": asdict(cell), "what": what, "share": share, "message": message}
-        reports.write(json.dumps(values | {"seconds": time.monotonic() - started}) + "\n")
+        values |= {"seconds": time.monotonic() - started, "busy_seconds": time.process_time() - begun}
+        reports.write(json.dumps(values) + "\n")
         reports.flush()
 
     def on_step(info: StepInfo) -> None:

@@ -22,15 +22,24 @@ class GridTimes:
     wall_seconds: float
     """In which at least one of them was trained or measured."""
     core_seconds: float
+    """In which the workers had a core: less than they ran if other programs wanted it too."""
+    worker_seconds: float
+    """That the workers ran, each counted for itself."""
     by_kind: dict[str, float]
     """Core seconds of each kind of model."""
     slowest: tuple[str, float]
-    """The cell that took longest, and its seconds."""
+    """The cell that took longest, and its core seconds."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """What the wall time would have been if the workers had had all of their cores."""
+        return self.wall_seconds * self.core_seconds / self.worker_seconds
 
 
-def note_times(folder: Path, cell: Cell, started: float, finished: float) -> None:
-    """Add a cell; times are seconds since 1970."""
-    row = {"cell": cell.name, "started": round(started, 2), "finished": round(finished, 2)}
+def note_times(folder: Path, cell: Cell, started: float, finished: float, busy: float) -> None:
+    """Add a cell; times are seconds since 1970, but for ``busy``, those for which it had a core."""
+    times = {"started": started, "finished": finished, "busy": busy}
+    row = {"cell": cell.name, **{name: round(seconds, 2) for name, seconds in times.items()}}
     try:
         with (folder / _FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -42,20 +51,24 @@ def read_times(folder: Path, cells: Iterable[Cell]) -> GridTimes | None:
     """The times of those of ``cells`` that are on record, each as of its last training; None if there are none."""
     kinds = {cell.name: cell.model for cell in cells}
     spans: dict[str, tuple[float, float]] = {}
+    busy: dict[str, float] = {}
     path = folder / _FILE
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that a crash tore
             row = json.loads(line)
             if row["cell"] in kinds:
-                spans[row["cell"]] = float(row["started"]), float(row["finished"])
+                span, core = (float(row["started"]), float(row["finished"])), float(row["busy"])
+                spans[row["cell"]], busy[row["cell"]] = span, core
     if not spans:
         return None
-    lengths = {name: finished - started for name, (started, finished) in spans.items()}
     by_kind = dict.fromkeys(dict.fromkeys(kinds.values()), 0.0)
-    for name, length in lengths.items():
-        by_kind[kinds[name]] += length
-    slowest = max(lengths, key=lambda name: lengths[name])
-    return GridTimes(len(spans), _union(spans.values()), sum(lengths.values()), by_kind, (slowest, lengths[slowest]))
+    for name, seconds in busy.items():
+        by_kind[kinds[name]] += seconds
+    slowest = max(busy, key=lambda name: busy[name])
+    worker_seconds = sum(finished - started for started, finished in spans.values())
+    return GridTimes(
+        len(spans), _union(spans.values()), sum(busy.values()), worker_seconds, by_kind, (slowest, busy[slowest])
+    )
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:

@@ -47,8 +47,10 @@ def _time(models: Mapping[Cell, LinearTransformer], runs: Path) -> str:
             kinds = ", ".join(f"{kind} {seconds / 60:.0f}" for kind, seconds in found.by_kind.items())
             name, seconds = found.slowest
             lines.append(
-                f"* {found.cells} models of {what}: {found.wall_seconds / 60:.0f} minutes, "
-                f"{found.core_seconds / 60:.0f} core minutes ({kinds}); the slowest is {name} with {seconds:.0f} s."
+                f"* {found.cells} models of {what}: {found.wall_seconds / 60:.0f} minutes, in which the workers had "
+                f"{found.core_seconds / found.worker_seconds:.0%} of a core each, so {found.idle_seconds / 60:.0f} "
+                f"minutes on idle cores; {found.core_seconds / 60:.0f} core minutes ({kinds}), of which the slowest "
+                f"model, {name}, took {seconds / 60:.1f}."
             )
     return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
 
