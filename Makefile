@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help install test test-slow lint bench reproduce clean
+.PHONY: help install browser test test-slow lint bench reproduce clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
 	@echo "make test       the test suite (about 7 minutes on a fresh machine, installing included)"
@@ -26,7 +26,16 @@ $(VENV)/.installed-%: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-test: $(VENV)/.installed-test
+# The page is tested in Chromium, by Debian's names; where it cannot be installed, those tests say so and are skipped.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null && command -v node >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get install --yes --quiet --no-install-recommends chromium chromium-driver nodejs || \
+	      { apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium chromium-driver nodejs; }; } \
+	    >/dev/null; } || \
+	  echo "No Chromium, driver or Node, and they cannot be installed here: tests that need them are skipped."
+
+test: $(VENV)/.installed-test browser
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: $(VENV)/.installed-test

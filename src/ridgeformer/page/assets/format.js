@@ -1,0 +1,80 @@
+"use strict";
+/* Numbers and names as readers see them. */
+{
+  const ridgeformer = (globalThis.ridgeformer ??= {});
+  const METHODS = {
+    gdpp: "GD++",
+    diag: "DIAG",
+    full: "FULL",
+    constrr: "ConstRR",
+    adarr: "AdaRR",
+    tunedrr: "TunedRR",
+    bayes: "Bayes limit",
+  };
+  const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+  const ROUNDING = 1e-20; // losses below are zero but for rounding: those of baselines without noise
+
+  /** A loss, at most four digits: the table's range from 1 to 1e-18. Null stands for infinity. */
+  function loss(value) {
+    if (value === null || value === undefined || value === Infinity) return "∞";
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    if (size < ROUNDING) return "≈ 0";
+    if (size < 5e-4 || size >= 1e5) return value.toExponential(2).replace("-", "−").replace("e+", "e");
+    return (size < 0.1 ? value.toFixed(4) : size < 100 ? value.toFixed(3) : value.toFixed(0)).replace("-", "−");
+  }
+
+  /** A number as short as it is: 0.047, 2.5e−12. */
+  const plain = (value) => String(Number(value.toPrecision(6))).replace("-", "−");
+
+  /** An entry of a matrix: three digits and a sign. */
+  const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)));
+
+  /** A ratio, such as 1.05×. Beyond a million the other number is zero but for rounding. */
+  function ratio(value) {
+    if (value === null || value === undefined || value > 1e6) return "–";
+    if (value >= 1e4) return `${value.toExponential(1).replace("e+", "e")}×`;
+    return `${value < 10 ? value.toFixed(2) : value.toPrecision(3)}×`;
+  }
+
+  /** A whole number with thin spaces between thousands. */
+  const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
+  /** 10 to a whole power: 10⁻⁶; 0.001 to 1000 are plainer as they are. */
+  function power(exponent) {
+    if (Math.abs(exponent) <= 3) return String(Number(`1e${exponent}`));
+    const digits = [...String(Math.abs(exponent))].map((digit) => SUPERSCRIPTS[Number(digit)]).join("");
+    return `10${exponent < 0 ? "⁻" : ""}${digits}`;
+  }
+
+  /** A noise prior: U(0, 5), {1, 3}. */
+  function prior(spec) {
+    const [kind, levels = ""] = String(spec).split(":");
+    if (kind === "uniform" && !levels.includes("-")) return levels === "0" ? "σ = 0" : `U(0, ${levels})`;
+    if (kind === "uniform") return `U(${levels.replace("-", ", ")})`;
+    if (kind === "categorical") return `{${levels.replaceAll("+", ", ")}}`;
+    if (kind === "fixed") return `σ = ${levels}`;
+    return String(spec);
+  }
+
+  /** The ranges of σ that a prior draws from, single levels as ranges without length; none if it has no such form. */
+  function support(spec) {
+    const [kind, levels = ""] = String(spec).split(":");
+    const numbers = levels.split(kind === "uniform" ? "-" : "+").map(Number);
+    if (!levels || numbers.some(Number.isNaN)) return [];
+    if (kind === "uniform") return [numbers.length === 1 ? [0, numbers[0]] : [numbers[0], numbers.at(-1)]];
+    return numbers.map((level) => [level, level]);
+  }
+
+  /** The name of a method; names that are not known stay as they are. */
+  const method = (name) => (Object.hasOwn(METHODS, name) ? METHODS[name] : String(name));
+
+  /** The name of a row or model: FULL 7, or FULL 7, 2 heads. */
+  function row({ method: name, layers, heads }) {
+    const depth = layers === null || layers === undefined ? "" : ` ${layers}`;
+    return method(name) + depth + (heads > 1 ? `, ${heads} heads` : "");
+  }
+
+  ridgeformer.format = { loss, plain, signed, ratio, count, power, prior, support, method, row, METHODS, ROUNDING };
+}

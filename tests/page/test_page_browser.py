@@ -1,0 +1,380 @@
+"""The page in a real browser: it draws without complaint, asks for nothing, and works by keyboard, dark and narrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Browser
+from made_up import PRIORS, records, write_records
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+import ridgeformer as rf
+from ridgeformer.page import write_page
+
+FIGURES = ("1", "2", "3", "4", "5", "6", "7", "bayes", "training", "depth", "shift")
+LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3, for text
+PHONE = 390  # pixels, a common width of phones
+
+# The contrast of every visible text against what is painted behind it, by WCAG's definition of relative luminance. The
+# canvas turns any CSS colour into bytes, and paints half-transparent ones over what is behind them.
+CONTRASTS = """
+const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const paint = (colours) => {
+  canvas.clearRect(0, 0, 1, 1);
+  for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+  return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+};
+const luminance = (bytes) => bytes
+  .map((byte) => byte / 255)
+  .map((share) => (share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, share, k) => sum + share * [0.2126, 0.7152, 0.0722][k], 0);
+const behind = (node) => {
+  const layers = [];
+  for (let at = node; at; at = at.parentElement) layers.unshift(getComputedStyle(at).backgroundColor);
+  return layers;
+};
+const worst = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const node = walker.currentNode.parentElement;
+  if (!walker.currentNode.textContent.trim() || !node.checkVisibility()) continue;
+  if (node.closest(".visually-hidden, script, noscript, option")) continue;
+  const style = getComputedStyle(node);
+  const ink = node instanceof SVGElement ? style.fill : style.color;
+  const [front, back] = [paint([...behind(node), ink]), paint(behind(node))].map(luminance).sort((a, b) => b - a);
+  worst.push([(front + 0.05) / (back + 0.05), walker.currentNode.textContent.trim().slice(0, 40)]);
+}
+return worst.sort((a, b) => a[0] - b[0]).slice(0, 5);
+"""
+
+HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=1</script>"
+
+
+def focused(browser: Browser) -> dict[str, Any]:
+    """The grid's cell that has the focus: row, column, and what it says."""
+    found: dict[str, Any] = browser.run(
+        """const td = document.activeElement.closest("td, th");
+        return {row: td.parentElement.rowIndex, column: td.cellIndex, text: td.innerText.trim(),
+                model: document.activeElement.dataset.model ?? null};"""
+    )
+    return found
+
+
+def press(browser: Browser, *keys: str) -> None:
+    for key in keys:
+        ActionChains(browser.driver).send_keys(key).perform()
+
+
+def enter_grid(browser: Browser) -> None:
+    """Tab into the grid from the control in front of it."""
+    browser.run("document.querySelector('#table1-shade').focus()")
+    press(browser, Keys.TAB)
+    assert focused(browser)["row"] == 0
+
+
+def column(browser: Browser, place: int) -> list[str]:
+    """The numbers of a column from top to bottom."""
+    texts: list[str] = browser.run(
+        "return [...document.querySelectorAll('#table1-grid tbody tr')].map((row) => row.cells[arguments[0]]"
+        ".querySelector('.number')?.textContent ?? '')",
+        place,
+    )
+    return texts
+
+
+def test_page_and_every_figure_draw_without_complaint_and_ask_for_nothing(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+        shown = browser.run(
+            "const panel = document.getElementById(`panel-${arguments[0]}`);"
+            "return [panel.hidden, panel.querySelectorAll('svg.canvas .line, svg.heatmap rect, td').length]",
+            key,
+        )
+        assert shown[0] is False
+        assert shown[1] > 0, key
+    assert browser.complaints() == []
+    asked = browser.requests()
+    assert page.as_uri() in asked
+    assert all(address.startswith(("file:", "data:")) for address in asked)
+
+
+def test_policy_stops_a_request_and_a_script_that_somebody_injects(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    outcome = browser.run(
+        """const attempt = (what) => { try { what(); return "done"; } catch (refused) { return refused.name; } };
+        const [script, image] = ["script", "img"].map((tag) => document.createElement(tag));
+        const outcome = [
+          attempt(() => { script.textContent = "window.hacked = 1"; }),
+          attempt(() => image.setAttribute("onerror", "window.hacked = 1")),
+          attempt(() => document.body.insertAdjacentHTML("beforeend", "<b>x</b>")),
+        ];
+        script.append("window.hacked = 1");
+        image.src = "https://example.org/x.png";
+        document.body.append(script, image);
+        return outcome;"""
+    )
+    assert outcome == ["TypeError"] * 3
+    browser.wait("return document.querySelector('img').complete")
+    assert browser.run("return window.hacked ?? null") is None
+    # The attempt is seen where the other tests look for it, and the console tells who stopped it.
+    assert any(address.startswith("https://example.org") for address in browser.requests())
+    told = "\n".join(browser.complaints())
+    assert "https://example.org/x.png' violates the following Content Security Policy directive" in told
+
+
+def test_headline_takes_its_numbers_from_the_table(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    facts = browser.run("return [...document.querySelectorAll('.facts dt')].map((node) => node.textContent)")
+    entries = [e for e in records()["table1"]["entries"] if e["layers"] is not None]
+    best = min(e["adjusted_loss"] for e in entries if e["noise"] == "uniform:5" and e["adjusted_loss"] is not None)
+    judged = [e for e in entries if e["verdict"]]
+    assert facts == [
+        f"{best:.4f}",
+        f"{best / 0.039:.2f}×",
+        f"{sum(e['verdict'] != 'worse' for e in judged)} of {len(judged)}",
+    ]
+
+
+def test_arrow_keys_move_through_the_table_and_enter_opens_the_model(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    enter_grid(browser)
+    press(browser, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert focused(browser) == {"row": 1, "column": 3, "text": focused(browser)["text"], "model": "gdpp-1-uniform-5"}
+    press(browser, Keys.ARROW_DOWN)
+    assert focused(browser)["model"] == "diag-1-uniform-5"
+    press(browser, Keys.HOME)
+    assert focused(browser)["text"] == "DIAG 1"
+    press(browser, Keys.END, Keys.ARROW_RIGHT, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP)
+    assert (focused(browser)["row"], focused(browser)["column"]) == (0, len(PRIORS))  # the corner holds
+    press(browser, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT)
+    assert "DIAG 1 on U(0, 5)" in browser.run("return document.getElementById('table1-readout').textContent")
+    tab_stops = "return [...document.querySelectorAll('#table1-grid *')].filter((node) => node.tabIndex === 0).length"
+    assert browser.run(tab_stops) == 1
+    ActionChains(browser.driver).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+    press(browser, Keys.TAB)  # back to the cell that was left
+    press(browser, Keys.ENTER)
+    assert browser.run("return ridgeformer.explorer.result().settings.model") == "diag-1-uniform-5"
+    browser.wait("return new URLSearchParams(location.hash.slice(1)).get('model') === 'diag-1-uniform-5'")
+    assert browser.run("return document.getElementById('explorer').contains(document.activeElement)")
+    assert browser.complaints() == []
+
+
+def test_enter_on_a_header_sorts_and_the_first_header_restores_the_order(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    before = column(browser, 3)
+    enter_grid(browser)
+    press(browser, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER)
+    assert focused(browser)["column"] == 3  # the focus stays where it was
+    found = [float(text) for text in column(browser, 3) if text not in ("", "∞")]
+    assert found == sorted(found)
+    assert browser.run("return document.activeElement.closest('th').ariaSort") == "ascending"
+    press(browser, Keys.ENTER)
+    found = [float(text.replace("∞", "inf")) for text in column(browser, 3) if text]
+    assert found == sorted(found, reverse=True)
+    assert found[0] == float("inf")
+    browser.wait("return location.hash.includes('sort=uniform%3A5') && location.hash.includes('down=1')")
+    press(browser, Keys.HOME, Keys.ENTER)
+    assert column(browser, 3) == before
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"), [("ours", "0.0405"), ("paper", "–"), ("bayes", "1.04×"), ("change", "–")]
+)
+def test_switch_shows_another_number_in_each_cell_and_is_kept_in_the_address(
+    browser: Browser, page: Path, view: str, expected: str
+) -> None:
+    cell = "return document.querySelector(`[data-row='full/8/1'] .number`).textContent"
+    browser.open(page)
+    browser.run("document.querySelector(`[name=table1-show][value=${arguments[0]}]`).click()", view)
+    assert browser.run(cell) == expected
+    browser.open(page, f"show={view}")
+    assert browser.run(cell) == expected
+
+
+def test_rows_that_the_paper_has_not_are_marked(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    marked = browser.run(
+        "return [...document.querySelectorAll('#table1-grid .tag')]"
+        ".map((tag) => tag.parentElement.firstChild.textContent)"
+    )
+    assert sorted(marked) == ["Bayes limit", "DIAG 7, 2 heads", "DIAG 8", "FULL 8"]
+
+
+def test_tabs_of_the_figures_work_by_keyboard_and_from_the_address(browser: Browser, page: Path) -> None:
+    browser.open(page, "figure=5")
+    assert browser.run("return document.querySelector('[role=tab][aria-selected=true]').id") == "tab-5"
+    browser.run("document.getElementById('tab-5').focus()")
+    press(browser, Keys.ARROW_RIGHT)
+    assert browser.run("return document.activeElement.id") == "tab-6"
+    assert browser.run("return document.getElementById('panel-6').hidden") is False
+    press(browser, Keys.END, Keys.ARROW_RIGHT)
+    assert browser.run("return document.activeElement.id") == "tab-1"
+
+
+def test_points_of_a_chart_are_read_by_arrow_keys_and_by_pointing(browser: Browser, page: Path) -> None:
+    browser.open(page, "figure=5")
+    browser.run("document.querySelector('#panel-5 svg.canvas').focus()")
+    press(browser, Keys.ARROW_RIGHT)
+    tooltip = "return document.querySelector('.tooltip:not([hidden])')?.innerText ?? ''"
+    assert browser.run(tooltip).splitlines() == [
+        "1 layer",
+        "read out after layer: 1",
+        "adjusted loss: 0.955 (0.909 to 1.019)",  # of 1 and 1 / 1.1, whose standard deviation is 0.064
+        "mean and spread of 2 seeds",
+    ]
+    browser.wait("return document.getElementById('announcer').textContent.startsWith('1 layer')")
+    press(browser, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    assert browser.run(tooltip).startswith("2 layers\nread out after layer: 2")
+    press(browser, Keys.ESCAPE)
+    assert browser.run(tooltip) == ""
+    canvas = browser.driver.find_element("css selector", "#panel-5 svg.canvas")
+    ActionChains(browser.driver).move_to_element(canvas).perform()
+    assert "read out after layer" in browser.run(tooltip)
+
+
+def test_legend_hides_a_series_in_all_panels_and_shows_it_again(browser: Browser, page: Path) -> None:
+    lines = "return document.querySelectorAll('#panel-1 .panel .line').length"
+    browser.open(page)
+    before = browser.run(lines)
+    entry = browser.driver.find_element("css selector", "#panel-1 .legend-entry")
+    entry.click()
+    assert entry.get_attribute("aria-pressed") == "false"
+    uniform = sum(noise.startswith("uniform") for noise in PRIORS)
+    assert browser.run(lines) == before - uniform
+    entry.click()
+    assert browser.run(lines) == before
+
+
+def test_numbers_of_a_chart_are_a_table_too(browser: Browser, page: Path) -> None:
+    browser.open(page, "figure=5")
+    browser.run("document.querySelector('#panel-5 details summary').click()")
+    browser.wait("return document.querySelectorAll('#panel-5 details td').length > 0")
+    heads = browser.run(
+        "return [...document.querySelectorAll('#panel-5 details thead th')].map((th) => th.textContent)"
+    )
+    assert heads == ["read out after layer", "1 layer", "2 layers", "4 layers", "Bayes limit"]
+
+
+def test_section_in_the_address_is_gone_to_and_links_keep_the_rest(browser: Browser, page: Path) -> None:
+    browser.open(page, "section=claims&show=paper")
+    assert browser.run("return document.activeElement.id") == "claims-heading"
+    browser.driver.find_element("link text", "Figures").click()
+    browser.wait("return location.hash.includes('section=figures')")
+    assert browser.run("return document.activeElement.id") == "figures-heading"
+    assert browser.run("return location.hash.includes('show=paper')")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_text_has_enough_contrast(browser: Browser, page: Path, dark: bool) -> None:
+    browser.open(page)
+    light = browser.run("return getComputedStyle(document.body).backgroundColor")
+    browser.emulate(dark=dark)
+    assert (browser.run("return getComputedStyle(document.body).backgroundColor") != light) is dark
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+        worst = browser.run(CONTRASTS)
+        assert worst[0][0] >= LEAST_CONTRAST, (key, worst)
+
+
+@pytest.mark.parametrize("width", [320, PHONE, 800, 1280])
+def test_page_never_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page)
+    browser.emulate(width)
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+        browser.settle()
+        assert browser.run("return document.documentElement.scrollWidth") <= width, key
+
+
+def test_charts_are_as_wide_as_their_place_on_a_phone(browser: Browser, page: Path) -> None:
+    browser.open(page, "figure=5")
+    browser.emulate(PHONE)
+    chart = "document.querySelector('#panel-5 svg.canvas')"
+    browser.wait(f"return {chart}.viewBox.baseVal.width === Math.round({chart}.getBoundingClientRect().width)")
+    assert browser.run(f"return {chart}.viewBox.baseVal.width") < PHONE
+
+
+def test_every_control_has_a_name_and_every_id_is_there_once(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    nameless = browser.run(
+        """return [...document.querySelectorAll("button, input, select, a, [tabindex='0'], [role=application]")]
+        .filter((node) => !(node.ariaLabel || node.innerText?.trim() || node.textContent.trim() || node.labels?.length))
+        .map((node) => node.outerHTML.slice(0, 120))"""
+    )
+    assert nameless == []
+    twice = browser.run(
+        "const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);"
+        "return ids.filter((id, k) => ids.indexOf(id) !== k)"
+    )
+    assert twice == []
+
+
+def test_missing_records_are_named_with_the_command_that_makes_them(browser: Browser, tmp_path: Path) -> None:
+    folder = write_records(tmp_path / "mine", {"table1": records()["table1"]})
+    browser.open(write_page(folder, tmp_path, models=("diag-4-uniform-5",)), "figure=2")
+    said = browser.run("return document.getElementById('panel-2').innerText")
+    assert "This needs profiles.json, which is not there. Make it with ridgeformer reproduce --out mine." in said
+    assert "claims.json" in browser.run("return document.getElementById('claims').innerText")
+    assert browser.complaints() == []
+
+
+def emptied(value: Any) -> Any:
+    """Every list of a record without its items."""
+    if isinstance(value, dict):
+        return {name: emptied(item) for name, item in value.items()}
+    return [] if isinstance(value, list) else value
+
+
+def test_records_with_nothing_in_them_make_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
+    contents = {name: emptied(record) for name, record in records().items()}
+    browser.open(write_page(write_records(tmp_path, contents), tmp_path, models=()))
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    assert "There is nothing to draw" in browser.run("return document.getElementById('panel-4').textContent")
+    assert "There are no models" in browser.run("return document.getElementById('explorer').textContent")
+    assert browser.complaints() == []
+
+
+def poisoned(value: Any) -> Any:
+    """Every text of a record with markup behind it, but for what records are told apart by."""
+    if isinstance(value, dict):
+        return {name: item if name == "record" else poisoned(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [poisoned(item) for item in value]
+    return value + HOSTILE if isinstance(value, str) else value
+
+
+def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Browser, tmp_path: Path) -> None:
+    contents = poisoned(records())
+    for panel in contents["shift"]["scenarios"]:
+        panel["results"] = {name + HOSTILE: result for name, result in panel["results"].items()}
+    folder = write_records(tmp_path / "<img src=x onerror=alert(1)>", contents)
+    model = rf.load("diag-4-uniform-5")
+    info = {"task": {"noise": HOSTILE, "context": HOSTILE}, "training": {"seed": HOSTILE}, "note": HOSTILE}
+    file = tmp_path / "<img src=x onerror='window.hacked=1'>.safetensors"
+    rf.LinearTransformer(model.kind, model.dim, model.parameters, info).save(file)
+    browser.open(write_page(folder, tmp_path, models=(str(file),)), f"model={HOSTILE}&figure={HOSTILE}&sort={HOSTILE}")
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    assert browser.run("return window.hacked ?? null") is None
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert browser.run("return document.scripts.length") == 2
+    for place in ("claims", "table1", "panel-shift", "panel-1"):
+        assert HOSTILE in browser.run("return document.getElementById(arguments[0]).textContent", place), place
+    assert browser.complaints() == []
+    assert all(address.startswith(("file:", "data:")) for address in browser.requests())
+
+
+def test_screenshots_of_desk_and_phone_in_light_and_dark_differ(browser: Browser, page: Path, tmp_path: Path) -> None:
+    pictures = set()
+    for width, dark in ((1280, False), (1280, True), (PHONE, False), (PHONE, True)):
+        browser.open(page, "section=figures")
+        browser.emulate(width, 900, dark)
+        pictures.add(browser.screenshot(tmp_path / f"{width}-{'dark' if dark else 'light'}.png").read_bytes())
+    assert len(pictures) == 4
