@@ -13,6 +13,8 @@ from selenium.webdriver.common.keys import Keys
 
 import ridgeformer as rf
 from ridgeformer.page import write_page
+from ridgeformer.page.build import page_data, page_html
+from ridgeformer.page.models import encode_models
 
 FIGURES = ("1", "2", "3", "4", "5", "6", "7", "bayes", "training", "depth", "shift")
 LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3, for text
@@ -324,6 +326,14 @@ def test_missing_records_are_named_with_the_command_that_makes_them(browser: Bro
     assert browser.complaints() == []
 
 
+def unchecked_page(contents: dict[str, Any], folder: Path, models: tuple[str, ...]) -> Path:
+    """A page of records that the reader of records would refuse: the page itself must stand them too."""
+    page = folder / "index.html"
+    data = page_data(contents, Path("<img src=x onerror=alert(1)>"), encode_models(models))
+    page.write_text(page_html(data), encoding="utf-8")
+    return page
+
+
 def emptied(value: Any) -> Any:
     """Every list of a record without its items."""
     if isinstance(value, dict):
@@ -333,7 +343,7 @@ def emptied(value: Any) -> Any:
 
 def test_records_with_nothing_in_them_make_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
     contents = {name: emptied(record) for name, record in records().items()}
-    browser.open(write_page(write_records(tmp_path, contents), tmp_path, models=()))
+    browser.open(unchecked_page(contents, tmp_path, ()))
     for key in FIGURES:
         browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
     assert "There is nothing to draw" in browser.run("return document.getElementById('panel-4').textContent")
@@ -354,12 +364,12 @@ def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Bro
     contents = poisoned(records())
     for panel in contents["shift"]["scenarios"]:
         panel["results"] = {name + HOSTILE: result for name, result in panel["results"].items()}
-    folder = write_records(tmp_path / "<img src=x onerror=alert(1)>", contents)
     model = rf.load("diag-4-uniform-5")
     info = {"task": {"noise": HOSTILE, "context": HOSTILE}, "training": {"seed": HOSTILE}, "note": HOSTILE}
     file = tmp_path / "<img src=x onerror='window.hacked=1'>.safetensors"
     rf.LinearTransformer(model.kind, model.dim, model.parameters, info).save(file)
-    browser.open(write_page(folder, tmp_path, models=(str(file),)), f"model={HOSTILE}&figure={HOSTILE}&sort={HOSTILE}")
+    page = unchecked_page(contents, tmp_path, (str(file),))
+    browser.open(page, f"model={HOSTILE}&figure={HOSTILE}&sort={HOSTILE}")
     for key in FIGURES:
         browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
     assert browser.run("return window.hacked ?? null") is None

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ridgeformer.checks import whole_number
 from ridgeformer.commands.output import File, check_folders, output_console, write_json
+from ridgeformer.commands.report import report
 from ridgeformer.commands.train import run_training
 from ridgeformer.errors import InputError, RidgeformerError
 from ridgeformer.storage import write_whole
@@ -44,7 +45,8 @@ def reproduce(
     """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
 
     The models are those that come with the package, and one is trained live. With --train all of them are trained
-    from scratch: an hour on two cores, which can be interrupted at any moment and goes on where it was.
+    from scratch: an hour on two cores, which can be interrupted at any moment and goes on where it was. At the end
+    stand the table, the paper's claims judged, its figures and a page to look at it all.
 
     Args:
         train: Train the models instead of taking those of the zoo.
@@ -65,7 +67,7 @@ def reproduce(
     check_folders(json, markdown)
     if baselines:
         return _baselines(whole_number("sequences", sequences, 2), json, markdown)
-    from ridgeformer.experiments.cells import PRIORS, beyond_cells, grid_cells
+    from ridgeformer.experiments.cells import PRIORS, beyond_cells, grid_cells, zoo_name
 
     whole_number("sequences", sequences, 2)
     if workers is not None:
@@ -78,14 +80,16 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise InputError(f"Cannot write {out}: {failed.strerror or failed}.") from failed
-    wanted = _train(cells, out / "runs", workers) if train else _from_zoo(cells)
+    runs = out / ("runs" if train else "live")
+    wanted = _train(cells, runs, workers) if train else _from_zoo(cells)
     if not train:
         output_console().print(f"Training {_LIVE.model}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
-        run_training(_LIVE)
+        run_training(_LIVE, runs / zoo_name(_LIVE.model, _LIVE.layers, _LIVE.noise), overwrite=True)
     table = _measure(wanted, columns or PRIORS, sequences)
     _write(table, out)
-    _judge(table, wanted, out, markdown, out / "runs" if train else None)
-    return 0
+    _judge(table, wanted, out, markdown, runs if train else None)
+    _make_records(wanted, runs, out, sequences)
+    return report(out)
 
 
 def _baselines(sequences: int, json: Path | None, markdown: Path | None) -> int:
@@ -142,6 +146,17 @@ def _measure(models: dict[Cell, LinearTransformer], columns: Sequence[str], sequ
         return measure_table1(models, columns, sequences, on_chunk=on_chunk)
 
 
+def _make_records(models: dict[Cell, LinearTransformer], runs: Path, out: Path, sequences: int) -> None:
+    """What the figures and the page are drawn from."""
+    from ridgeformer.evaluation.progress import EvaluationProgress
+    from ridgeformer.experiments.records import RECORD_PARTS, make_records
+
+    with EvaluationProgress(RECORD_PARTS, Console(stderr=True)) as progress:
+        make_records(
+            models, runs, out, sequences, on_stage=lambda name, parts: progress.stage(f"measuring {name}", parts, 1)
+        )
+
+
 def _write(table: Table1, out: Path) -> None:
     from ridgeformer.experiments import table1_text
 
@@ -174,11 +189,11 @@ def _judge(
     table: Table1, models: dict[Cell, LinearTransformer], out: Path, markdown: Path | None, runs: Path | None
 ) -> None:
     """The paper's claims, on the terminal, as a record, and in a page."""
-    from ridgeformer.experiments.claims import check_claims, claims_record
+    from ridgeformer.experiments.claims import ClaimsRecord, check_claims
     from ridgeformer.experiments.reproduction_page import write_reproduction_page
 
     claims = check_claims(table, models)
-    write_json(out / "claims.json", claims_record(claims))
+    write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
     console = output_console(_PIPE_WIDTH)
     for claim in claims:
         console.print(f"{claim.verdict}: {claim.statement} {claim.numbers}", highlight=False)

@@ -9,6 +9,7 @@ from typing import Any
 from ridgeformer.analysis import diagonal_fit
 from ridgeformer.evaluation import profile
 from ridgeformer.experiments.cells import LAYERS, Cell
+from ridgeformer.experiments.records.fields import Fields
 from ridgeformer.experiments.table1 import Entry, Table1
 from ridgeformer.experiments.table1_text import header, number
 from ridgeformer.model import LinearTransformer
@@ -29,10 +30,6 @@ class Claim:
     verdict: str
     """"confirmed", "partly" or "refuted"."""
     numbers: str
-
-    def as_json(self) -> dict[str, str]:
-        """Plain JSON values."""
-        return asdict(self)
 
 
 def check_claims(table: Table1, models: Mapping[Cell, LinearTransformer]) -> list[Claim]:
@@ -170,6 +167,19 @@ def _diagonal_heavy(models: Mapping[str, LinearTransformer]) -> Claim | None:
     )
 
 
-def claims_record(claims: Sequence[Claim]) -> dict[str, Any]:
-    """For the folder of a reproduction."""
-    return {"record": "claims", "claims": [claim.as_json() for claim in claims]}
+@dataclass(frozen=True)
+class ClaimsRecord:
+    """All claims, as the folder of a reproduction keeps them."""
+
+    claims: tuple[Claim, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"record": "claims", "claims": [asdict(claim) for claim in self.claims]}
+
+    @classmethod
+    def from_json(cls, values: Any) -> ClaimsRecord:
+        """The reverse of `as_json`."""
+        texts = ("statement", "verdict", "numbers")
+        rows = Fields(values, "claims").objects("claims")
+        return cls(tuple(Claim(*(row.prose(name) for name in texts)) for row in rows))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ridgeformer.checks import shortened
 from ridgeformer.errors import InputError
+from ridgeformer.experiments.claims import ClaimsRecord
 from ridgeformer.experiments.records.fields import Fields
 from ridgeformer.experiments.records.profiles import ProfilesRecord
 from ridgeformer.experiments.records.readouts import ReadoutsRecord
@@ -19,6 +20,9 @@ from ridgeformer.experiments.records.shift import ShiftRecord
 from ridgeformer.experiments.records.training import TrainingRecord
 from ridgeformer.experiments.records.weights import WeightsRecord
 from ridgeformer.experiments.table1 import METHOD_NAMES, Table1
+
+RECORDS = ("table1", "claims", "profiles", "readouts", "weights", "training", "shift")
+"""The names of all records."""
 
 _Record = TypeVar("_Record")
 _MOST_BYTES = 50_000_000  # of a record; the largest of the whole grid has a hundredth of that
@@ -64,6 +68,11 @@ class Results:
     def table1(self) -> Table1:
         """Losses of all models and baselines."""
         return self._record("table1", _read_table1)
+
+    @cached_property
+    def claims(self) -> ClaimsRecord:
+        """The paper's claims, judged."""
+        return self._record("claims", ClaimsRecord.from_json)
 
     @cached_property
     def profiles(self) -> ProfilesRecord:
@@ -134,12 +143,12 @@ def _read_table1(values: Any) -> Table1:
     for entry in fields.objects("entries"):
         entry.choice("method", METHOD_NAMES)
         entry.noise()
-        entry.layers()
+        entry.layers_or_none()
         entry.whole("diverged")
         for name in ("adjusted_loss", "standard_error", "median", "p99", "maximum", "printed", "bayes_ratio"):
             entry.number(name)
         if "heads" in entry:
-            entry.whole("heads", 1)
+            entry.heads()
     try:
         return Table1.from_json(values)
     except TypeError as unknown:  # a field that an entry has not

@@ -59,7 +59,7 @@ class Entry:
     @property
     def verdict(self) -> str:
         """Against the printed number: "better", "equal" up to its rounding, "worse", or nothing to compare with."""
-        if self.printed is None:
+        if self.printed is None or printed_loss(self.method, self.layers, self.noise) is None:
             return ""
         margin = printed_half_unit(self.method, self.layers, self.noise)
         if self.adjusted_loss < self.printed - margin:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ridgeformer._version import __version__
 from ridgeformer.errors import InputError
+from ridgeformer.experiments.records.fields import plain
+from ridgeformer.experiments.results import RECORDS, MissingRecordError, making_command, read_results
 from ridgeformer.page.models import encode_models, page_model_names
-from ridgeformer.page.records import REQUIRED, SHAPES, command, read_record
 from ridgeformer.storage import write_whole
 from ridgeformer.task import Task
 
@@ -53,25 +55,34 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
 
     Records other than Table 1 may be missing: the page then says which command makes them.
     """
-    found = {record: read_record(results_folder, record) for record in SHAPES}
-    if found[REQUIRED] is None:
-        made_by = command(REQUIRED, results_folder)
-        raise InputError(f"There is no {REQUIRED}.json in {results_folder}; make it with: {made_by}")
-    task = Task()
-    data = {
-        "version": __version__,
-        "task": {"dim": task.dim, "context": task.context},
-        "records": {record: values for record, values in found.items() if values is not None},
-        "commands": {record: command(record, results_folder) for record in SHAPES},
-        "models": encode_models(page_model_names() if models is None else models),
-    }
+    results = read_results(results_folder)
+    records = {"table1": results.table1.as_json()}
+    for name in RECORDS:
+        with contextlib.suppress(MissingRecordError):
+            records[name] = getattr(results, name).as_json()
+    names = page_model_names() if models is None else models
+    text = page_html(page_data(records, results_folder, encode_models(names)))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise InputError(f"Cannot write {out}: {failed.strerror or failed}.") from failed
     path = out / "index.html"
-    write_whole(path, page_html(data).encode())
+    write_whole(path, text.encode())
     return path
+
+
+def page_data(
+    records: Mapping[str, Mapping[str, Any]], folder: Path, models: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """All that the page's scripts read."""
+    task = Task()
+    return {
+        "version": __version__,
+        "task": {"dim": task.dim, "context": task.context},
+        "records": plain(records),
+        "commands": {record: making_command(record, Path(folder.name or ".")) for record in RECORDS},
+        "models": models,
+    }
 
 
 def page_html(data: Mapping[str, Any]) -> str:
