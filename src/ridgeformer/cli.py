@@ -11,6 +11,7 @@ from ridgeformer._version import __version__
 from ridgeformer.commands.bench import bench
 from ridgeformer.commands.evaluate import evaluate
 from ridgeformer.commands.explain import explain
+from ridgeformer.commands.report import report
 from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.commands.train import config_from_arguments, train_command
 from ridgeformer.commands.zoo import zoo
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "evaluate": evaluate,
             "explain": explain,
             "reproduce": reproduce,
+            "report": report,
             "zoo": zoo,
             "bench": bench,
         }

@@ -26,7 +26,8 @@ FLAGS = {
     "start steps batch rate precision sequences",
     "evaluate": "noise context sequences seed baselines profile layerwise shift json csv",
     "explain": "out json check as-code latex simplest no-ablate noise context sequences seed",
-    "reproduce": "train baselines models layers columns seeds out sequences workers json markdown",
+    "reproduce": "train baselines models layers columns seeds no-beyond out sequences workers no-report json markdown",
+    "report": "out formats figures no-page",
     "zoo": "build into json",
     "bench": "repeats quick only training ablations json markdown",
 }

@@ -17,7 +17,8 @@ from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.experiments import baseline_page
 from ridgeformer.experiments.table1 import Table1
 
-SMALL = ("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--seeds", 0, "--sequences", 2000)
+SMALL = ("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report", "--seeds", 0)
+SMALL = (*SMALL, "--sequences", 2000)
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +168,18 @@ def test_baselines_print_both_tables_and_write_json_and_page(
     assert found.endswith("<!-- end Bayes limits -->\nlast")
 
 
-def test_zoo_is_measured_beside_a_model_trained_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[object] = []
-    monkeypatch.setattr("ridgeformer.commands.reproduce.run_training", trained.append)
-    assert (
-        reproduce(models=("gdpp",), layers=(1,), columns=("uniform:5",), seeds=(0,), out=tmp_path, sequences=500) == 0
+def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        "ridgeformer.commands.reproduce.run_training", lambda *settings, **more: trained.append(settings)
     )
-    assert len(trained) == 1
-    assert Table1.from_json(read_json(tmp_path / "table1.json")).entry("gdpp", 1, "uniform:5")
+    few = {"models": ("gdpp",), "layers": (7,), "columns": ("uniform:5",), "seeds": (0,)}
+    assert reproduce(**few, out=tmp_path, sequences=500) == 0  # type: ignore[arg-type]
+    assert [place for _, place in trained] == [tmp_path / "live" / "diag-4-uniform-5"]
+    assert Table1.from_json(read_json(tmp_path / "table1.json")).entry("gdpp", 7, "uniform:5")
+    assert {path.stem for path in tmp_path.glob("*.json")} >= {"table1", "claims", "profiles", "readouts", "shift"}
+    page = tmp_path / "report" / "index.html"
+    assert f"Page: {page}" in capsys.readouterr().out.replace("\n", "")
+    assert page.exists()

@@ -112,7 +112,8 @@ def _full_scale(layers: int) -> float:
 
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
-_WIDEN_QUIET = 1.2  # with little noise a model is nearly GD++, whose polynomial explodes at eigenvalues beyond a range
+_WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
+_WIDEN_MINED = 1.3  # mined contexts are to be extreme; one in a million has an eigenvalue of 90, three times the usual
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
 _TAMED = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
 SHALLOW = 3
@@ -142,7 +143,7 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
     steps = config.steps or (9_000 if given else 12_000)
     batch = config.batch or (2048 if config.layers == 4 else 1024)
     # Four layers are the fewest that are trained this way, and the only ones that features alone can make explode.
-    widen = max(_widen(config), 1.15) if config.layers == 4 else 1.0
+    widen = _WIDEN_MINED if config.layers == 4 else 1.0
     pool = 64 if config.layers == 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers == 4 else 2e-3)
     scale = _full_scale(config.layers)
@@ -208,7 +209,7 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
 def _widen(config: TrainConfig) -> float:
     """How far the features of pools are widened; deep models have no need of it, one layer sooner with more noise."""
     if mean_variance(config.task.prior) < _QUIET:
-        return _WIDEN_QUIET if config.layers <= SHALLOW + 1 else 1.0
+        return _WIDEN_QUIET[config.model] if config.layers <= SHALLOW + 1 else 1.0
     return _WIDEN if config.layers <= SHALLOW else 1.0
 
 

@@ -60,7 +60,7 @@ def make_records(
         measure_shift(models, tenth, seed, stage("shifts", _SHIFT_PARTS)),
         measure_weights(models),
     ]
-    if runs is not None:
+    if runs is not None and runs.is_dir():
         records.append(measure_training(list(models), runs))
     return tuple(_write(record.as_json(), out) for record in records)
 

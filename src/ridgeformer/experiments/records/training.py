@@ -122,7 +122,7 @@ def _curve(cell: Cell, directory: RunDirectory) -> TrainingCurve | None:
 def _legs(rows: Sequence[Mapping[str, Any]], seconds: Mapping[int, float]) -> tuple[TrainingLeg, ...]:
     by_leg: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        loss = row["loss"]
+        loss = row["smoothed"]
         by_leg.setdefault(row["leg"], []).append((seconds[row["total"]], math.inf if loss is None else float(loss)))
     legs = []
     for name, points in by_leg.items():

@@ -1,0 +1,152 @@
+"""A complete set of result records with made-up numbers, for the tests of figures and report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.evaluation import ShiftResult, default_scenarios
+from ridgeformer.experiments.cells import (
+    BEYOND_PRIORS,
+    BEYOND_SIZES,
+    LAYERS,
+    PRIORS,
+    SEEDED_LAYERS,
+    SEEDED_PRIOR,
+    SEEDS,
+)
+from ridgeformer.experiments.records import (
+    ModelReadout,
+    ModelWeights,
+    ProfilePanel,
+    ProfileSeries,
+    ProfilesRecord,
+    ReadoutsRecord,
+    ShiftRecord,
+    ShiftScenario,
+    TrainingCurve,
+    TrainingLeg,
+    TrainingRecord,
+    WeightsRecord,
+)
+from ridgeformer.experiments.records.profiles import DEPTH, EVERY_DEPTH, EVERY_DEPTH_PRIORS, profile_levels
+from ridgeformer.experiments.records.readouts import LEVELS
+from ridgeformer.experiments.records.weights import SHOWN
+from ridgeformer.experiments.table1 import BASELINES, Entry, Table1
+from ridgeformer.model import KINDS
+from ridgeformer.paper import printed_loss
+from ridgeformer.task import Task
+
+RECORDS = ("table1", "profiles", "readouts", "weights", "training", "shift")
+PREDICTORS = ("GD++ 7", "DIAG 7", "FULL 7", "ConstRR", "AdaRR", "TunedRR", "Bayes limit")
+
+
+def made_up(record: str) -> Any:
+    """One record, the same every time."""
+    rng = np.random.default_rng(RECORDS.index(record))
+    return {
+        "table1": _table1,
+        "profiles": _profiles,
+        "readouts": _readouts,
+        "weights": _weights,
+        "training": _training,
+        "shift": _shift,
+    }[record](rng)
+
+
+def write_results(folder: Path, *without: str, **instead: Any) -> Path:
+    """A folder of all records but some; ``instead`` has JSON values that take the place of a record's own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for record in RECORDS:
+        if record not in without:
+            values = instead.get(record) or made_up(record).as_json()
+            (folder / f"{record}.json").write_text(json.dumps(values), encoding="utf-8")
+    return folder
+
+
+def _losses(rng: np.random.Generator, count: int) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in rng.uniform(0.02, 0.9, count))
+
+
+def _table1(rng: np.random.Generator) -> Table1:
+    entries = []
+    for noise in PRIORS:
+        limit = 1e-29 if noise == "uniform:0" else 0.01
+        sizes = [(kind, layers, 1) for kind in KINDS for layers in LAYERS]
+        if noise in BEYOND_PRIORS:
+            sizes += [(kind, *size) for kind in ("diag", "full") for size in BEYOND_SIZES]
+        rows: list[tuple[str, int | None, int]] = [*sizes, *((name, None, 1) for name in BASELINES)]
+        for method, layers, heads in rows:
+            loss = limit if layers is None and limit < 1e-20 else limit if method == "bayes" else _losses(rng, 1)[0]
+            printed = printed_loss(method, layers, noise) if heads == 1 else None
+            entries.append(
+                Entry(method, layers, noise, loss, loss / 100, loss, loss, loss, 0, printed, loss / limit, heads)
+            )
+    return Table1(tuple(entries), 1000, 1)
+
+
+def _profiles(rng: np.random.Generator) -> ProfilesRecord:
+    panels = []
+    for noise in PRIORS:
+        levels = profile_levels(noise)
+        depths = (*EVERY_DEPTH, DEPTH) if noise in EVERY_DEPTH_PRIORS else (DEPTH,)
+        methods = [*((kind, depth) for kind in KINDS for depth in depths), *((name, None) for name in BASELINES)]
+        series = [
+            ProfileSeries(method, layers, losses := _losses(rng, len(levels)), losses, _losses(rng, len(levels)))
+            for method, layers in methods
+        ]
+        panels.append(ProfilePanel(noise, levels, tuple(series)))
+    return ProfilesRecord(1000, 1, tuple(panels))
+
+
+def _readouts(rng: np.random.Generator) -> ReadoutsRecord:
+    models = [
+        ModelReadout(
+            kind,
+            layers,
+            seed,
+            _losses(rng, layers),
+            _losses(rng, layers),
+            tuple(_losses(rng, len(LEVELS)) for _ in range(layers)),
+        )
+        for kind in KINDS
+        for layers in SEEDED_LAYERS
+        for seed in SEEDS
+    ]
+    return ReadoutsRecord(SEEDED_PRIOR, 1000, LEVELS, 500, tuple(models))
+
+
+def _weights(rng: np.random.Generator) -> WeightsRecord:
+    return WeightsRecord(tuple(ModelWeights(name, *rng.normal(size=(2, 4, 1, 11, 11)).round(4)) for name in SHOWN))
+
+
+def _training(rng: np.random.Generator) -> TrainingRecord:
+    curves = [
+        TrainingCurve(
+            f"{kind}-{layers}-uniform-5",
+            kind,
+            layers,
+            SEEDED_PRIOR,
+            None,
+            (TrainingLeg("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)), TrainingLeg("start 2", (3.0, 4.0), (0.9, 0.2))),
+            _losses(rng, 1)[0],
+            5.0,
+        )
+        for kind in KINDS
+        for layers in SEEDED_LAYERS
+    ]
+    return TrainingRecord(tuple(curves))
+
+
+def _shift(rng: np.random.Generator) -> ShiftRecord:
+    def result() -> ShiftResult:
+        loss = _losses(rng, 1)[0]
+        return ShiftResult(loss, 0.01, round(1 + loss, 4), 0.01, -0.1, 0.01, loss, loss, loss, 0.1, 1000, 0, loss < 0.5)
+
+    scenarios = [
+        ShiftScenario(spec, 0.5, {name: result() for name in PREDICTORS}) for spec in default_scenarios(Task())
+    ]
+    return ShiftRecord(SEEDED_PRIOR, 1000, PREDICTORS, tuple(scenarios))
