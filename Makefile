@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help install browser test test-slow lint bench reproduce clean
+.PHONY: help install browser test test-slow lint bench reproduce docs clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
 	@echo "make test       the test suite (about 7 minutes on a fresh machine, installing included)"
 	@echo "make test-slow  tests that take minutes: coverage of confidence intervals"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed against JAX and PyTorch (about 4 minutes)"
-	@echo "make reproduce  Table 1 re-measured, one model trained live (three minutes)"
+	@echo "make reproduce  Table 1 re-measured, one model trained live, figures and page (three minutes)"
+	@echo "make docs       docs/page: figures, page and screenshot, drawn again from docs/results"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +52,10 @@ bench: $(VENV)/.installed-bench
 
 reproduce: $(VENV)/.installed
 	$(BIN)/ridgeformer reproduce
+
+docs: $(VENV)/.installed-test browser
+	$(BIN)/ridgeformer report docs/results --out docs/page --formats svg
+	$(BIN)/python tools/screenshot.py docs/page/index.html docs/page/screenshot.png
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -151,7 +151,7 @@ def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: i
     assert {leg.start for leg in starts} == {"init"}
     assert (len(starts) > 1) == (layers > 1)  # one layer has no bad minima
     assert [leg.start for leg in pools] == ["best"] + ["previous"] * (len(pools) - 1)
-    assert (pools[0].pool, pools[1].pool) == (32 * 64, 512 * 64)
+    assert (pools[0].pool, pools[1].pool) == (32 * 64, (512 if layers <= 3 else 256) * 64)
     # The plain mean only once the model no longer explodes.
     assert pools[0].saturation > 0
     assert {leg.saturation for leg in pools[1:]} == {0.0}
@@ -167,6 +167,19 @@ def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contex
     assert [leg.start for leg in adam[len(starts) :]] == ["best", "previous"]
     assert [leg.mining is None for leg in adam] == [True] * len(starts) + [False, False]
     assert [leg.steps for leg in adam] == [100] * len(starts) + [600, 120]
+
+
+@pytest.mark.parametrize(
+    ("noise", "layers", "tamed"), [("uniform:2", 4, True), ("uniform:5", 4, False), ("uniform:2", 5, False)]
+)
+def test_full_recipe_of_four_layers_ends_with_ever_wider_features_where_noise_is_little(
+    noise: str, layers: int, tamed: bool
+) -> None:
+    plan = legs(TrainConfig(model="full", layers=layers, noise=noise))
+    widened = [leg.widen for leg in plan if isinstance(leg, PoolLeg)]
+    assert bool(widened) == tamed
+    assert widened == sorted(widened)
+    assert all(isinstance(leg, PoolLeg) for leg in plan[len(plan) - len(widened) :])
 
 
 def test_every_leg_of_every_recipe_has_its_own_name() -> None:
