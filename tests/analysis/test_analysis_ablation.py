@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.analysis import OMEGAS, Sample, Tuner, ablations, mark, model_from_omega, omega_of, switched_off
+from ridgeformer.analysis import (
+    OMEGAS,
+    Sample,
+    Tuner,
+    ablations,
+    mark,
+    measure,
+    model_from_omega,
+    omega_of,
+    switched_off,
+)
 from ridgeformer.analysis.diagonal import diagonal_fit
 from ridgeformer.analysis.diagonal_model import diagonal_model
 from ridgeformer.analysis.omega import inert, natural_units
 from ridgeformer.analysis.retune import jacobian, masked_form
 from ridgeformer.forward import gram_weights
 from ridgeformer.types import Array
-from support import make_examples, one_sentence, relative_error, tame_model
+from support import make_examples, relative_error, tame_model
 
 TASK = rf.Task(3, 9, "uniform:2")
 GRAM = make_examples(6, 9, 3, seed=1).gram
@@ -107,14 +117,45 @@ def test_refitting_after_an_ablation_helps_on_fresh_sequences() -> None:
     refitted = found["ω_xy and ω_yy, all layers"].omega
     assert refitted is not None
     assert not refitted[:, [1, 3]].any()  # what is off stays off
-    assert found["ω_yx, all layers"].refitted is None
+    without = found["ω_yx, all layers"]
+    assert without.refitted == without.alone  # nothing is left to fit
+    assert without.omega is None
 
 
-def test_refitting_full_models_is_refused_with_a_reason() -> None:
-    sample = Sample.draw(TASK, 50)
-    with pytest.raises(rf.InputError, match="would fit the pool") as caught:
-        ablations(tame_model("full", 2, 1, 3, GRAM), sample, Tuner(TASK, 64))
-    one_sentence(caught.value)
+def test_refitting_full_models_helps_on_fresh_sequences_and_keeps_blocks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample, tuner = Sample.draw(TASK, 2000), Tuner(TASK, 2048)
+    model = tame_model("full", 2, 1, 3, sample.context.gram, strength=0.2).astype(np.float32)
+    fitted: list[rf.LinearTransformer] = []
+    fit = tuner.fit_entries
+
+    def watched(start: rf.LinearTransformer, free: Array) -> rf.LinearTransformer:
+        fitted.append(fit(start, free))
+        return fitted[-1]
+
+    monkeypatch.setattr(tuner, "fit_entries", watched)
+    found = ablations(model, sample, tuner, each_layer=False)
+    assert [a.label for a in found[:2]] == ["nothing", "ω_xx, all layers"]
+    assert len(found) == 6
+    for ablation in found:
+        assert ablation.refitted is not None
+        if ablation.blocks != ("yx",):
+            assert ablation.refitted.total.adjusted_loss < 0.7 * ablation.alone.total.adjusted_loss
+    # What was refitted without xy and yy is itself unchanged when they are switched off.
+    without = fitted[-1]
+    off = mark(2, ("xy", "yy"), None)
+    same = gram_weights(switched_off(without, off), sample.context.gram)
+    assert relative_error(gram_weights(without.astype(np.float64), sample.context.gram), same) < 1e-12
+    assert without.dtype == np.float32
+    assert fitted[0].heads == 2
+
+
+def test_refit_from_an_exploding_start_is_drawn_towards_zero_and_recovers() -> None:
+    sample, tuner = Sample.draw(TASK, 1000), Tuner(TASK, 512)
+    start = np.array([[-0.05, 0.0, -0.05, 0.0]] * 5 + [[0.0, 0.0, -0.1, 0.0]]) * 30
+    assert not np.isfinite(measure(model_from_omega(start, 3), sample).total.adjusted_loss)
+    omega, loss = tuner.fit_omega(start, ~inert(6), natural_units(TASK))
+    assert loss < 1.0
+    assert measure(model_from_omega(omega, 3), sample).total.median < 0.5
 
 
 def test_marks_of_the_wrong_shape_or_name_are_refused() -> None:
@@ -156,14 +197,41 @@ def test_jacobian_of_a_nonlinear_form() -> None:
     assert np.allclose(found, expected, rtol=1e-6)
 
 
-def test_diagonal_stand_in_of_an_embedded_model_is_exact_and_refitting_does_not_harm() -> None:
+def test_diagonal_stand_in_of_an_embedded_model_is_exact() -> None:
     sample, tuner = Sample.draw(TASK, 1000), Tuner(TASK, 1024)
     model = tame_model("diag", 2, 1, 3, sample.context.gram).embed("full")
     weights = sample.layer_weights(model)[-1]
-    found = diagonal_model(diagonal_fit(model), sample, weights, tuner)
+    found = diagonal_model(model, diagonal_fit(model), sample, weights, tuner)
     assert found.function_share == pytest.approx(1.0)
     assert found.median_gap < 1e-12
-    assert found.refitted.total.adjusted_loss < found.projected.total.adjusted_loss
-    dense = tame_model("full", 2, 1, 3, sample.context.gram)
-    other = sample.layer_weights(dense)[-1]
-    assert diagonal_model(diagonal_fit(dense), sample, other, tuner).function_share < 0.9  # the control
+    assert found.fitted_share == pytest.approx(1.0)
+
+
+def test_diagonal_stand_in_of_a_nearly_diagonal_model_is_fitted_to_it_and_not_to_the_task() -> None:
+    sample, tuner = Sample.draw(TASK, 1000), Tuner(TASK, 1024)
+    diagonal = model_from_omega(np.array([[-0.02, -0.003, -0.04, -0.002], [0, 0, -0.08, 0.001]]), 3).embed("full")
+    rng = np.random.default_rng(0)
+    model = diagonal.replace(
+        {
+            name: matrix + 0.1 * np.abs(matrix).max(axis=(-1, -2), keepdims=True) * rng.standard_normal(matrix.shape)
+            for name, matrix in diagonal.parameters.items()
+        }
+    )
+    weights = sample.layer_weights(model)[-1]
+    found = diagonal_model(model, diagonal_fit(model), sample, weights, tuner)
+    assert found.function_share < found.fitted_share < 0.9
+    to_the_task, _ = tuner.fit_omega(found.omega, ~inert(2), natural_units(TASK))
+    best = measure(model_from_omega(to_the_task, 3), sample).total.adjusted_loss
+    assert (
+        best < 0.5 * found.fitted.total.adjusted_loss
+    )  # what a diagonal model could do, if it were not to be this one
+
+
+def test_tuner_towards_a_model_leaves_out_contexts_on_which_it_explodes_or_aims_at_the_task() -> None:
+    tuner = Tuner(TASK, 512)
+    exploding = rf.LinearTransformer.init("full", layers=8, dim=3, scale=30.0, seed=1)
+    assert tuner.towards(exploding) is tuner
+    calm = tame_model("diag", 2, 1, 3, GRAM)
+    omega, loss = tuner.towards(calm).fit_omega(0.9 * omega_of(calm), ~inert(2), natural_units(TASK))
+    assert loss < 1e-6
+    assert relative_error(omega, np.where(inert(2), 0.0, omega_of(calm))) < 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from matplotlib.figure import Figure
 
 import ridgeformer as rf
 from ridgeformer.analysis import Explanation, explain_model, retune
+from ridgeformer.analysis.ablation_figures import OFF_SCALE, ablations_figure
+from ridgeformer.analysis.axes import label_few_decades
 from ridgeformer.analysis.figures import all_figures, matrices_figure, omega_figure
-from ridgeformer.analysis.style import COLOURS, ordered_colour, save_figure
+from ridgeformer.drawing import COLOURS, new_figure, ordered_colour, save_figure, styled
 from support import make_examples, tame_model
 
 TASK = rf.Task(3, 9, "uniform:2")
@@ -37,7 +40,7 @@ def labels(figure: Figure, panel: int = 0) -> list[str]:
 
 def test_every_part_of_a_diagonal_model_has_a_figure(figures: dict[str, Figure]) -> None:
     expected = {"omega", "matrices", "filters", "implied-noise", "steps", "progress", "momentum", "ablations"}
-    assert set(figures) == expected
+    assert set(figures) == expected | {"ablation-bands"}
 
 
 def test_omega_figure_has_four_series_without_inert_values(figures: dict[str, Figure]) -> None:
@@ -76,6 +79,51 @@ def test_ablations_figure_names_all_parts_that_act(found: Explanation, figures: 
     texts = [tick.get_text() for tick in figures["ablations"].axes[0].get_yticklabels()]
     assert texts == [ablation.label for ablation in found.ablations if not ablation.inert]
     assert labels(figures["ablations"]) == ["as it is", "rest fitted anew"]
+
+
+def test_ablations_figure_has_an_arrow_for_every_loss_that_is_out_of_it(found: Explanation) -> None:
+    assert found.ablations is not None
+    control, *others = found.ablations
+    shown = [a for a in others if not a.inert][:3]
+    losses = (1e40, float("inf"), 1.0)
+    changed = [replace(a, alone=replace(a.alone, total=replace(a.alone.total, adjusted_loss=loss)))
+               for a, loss in zip(shown, losses, strict=True)]  # fmt: skip
+    figure = ablations_figure([control, *changed])
+    (axis,) = figure.axes
+    points = [np.asarray(group.get_offsets(), float) for group in axis.collections[:2]]
+    assert [len(group) for group in points] == [2, 2]  # circles, arrows
+    assert (points[1][:, 0] == OFF_SCALE).all()
+    assert labels(figure)[-1].startswith("beyond")
+    low, high = axis.get_xlim()
+    assert low < OFF_SCALE < high
+
+
+def test_ablation_bands_figure_has_every_band_and_part_over_the_control(
+    found: Explanation, figures: dict[str, Figure]
+) -> None:
+    assert found.ablations is not None
+    axis = figures["ablation-bands"].axes[0]
+    kept = [a for a in found.ablations[1:] if a.refitted is not None]
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == [a.label for a in kept]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == [band.label for band in found.bands]
+    control = found.ablations[0].refitted
+    assert control is not None
+    first = kept[0].refitted
+    assert first is not None
+    ratio = first.bands[0].adjusted_loss / control.bands[0].adjusted_loss
+    assert axis.texts[0].get_text() == (f"{ratio:.2f}" if ratio < 100 else "≥ 100")
+
+
+def test_few_decades_get_numbers_and_many_keep_powers() -> None:
+    with styled():
+        _, [[narrow, few, many]] = new_figure(1, 3, 3, 3)
+    for axis, low, top in ((narrow, 0.055, 0.18), (few, 0.3, 4.0), (many, 0.3, 1e9)):
+        axis.plot([0, 1], [low, top])
+        axis.set_yscale("log")
+        label_few_decades(axis.yaxis)
+    assert {tick.get_text() for tick in narrow.get_yticklabels()} >= {"0.06", "0.08", "0.1"}
+    assert {tick.get_text() for tick in few.get_yticklabels()} >= {"0.5", "1", "2"}
+    assert any("10^" in tick.get_text() for tick in many.get_yticklabels())
 
 
 def test_matrices_figure_has_one_scale_and_marks_the_blocks() -> None:

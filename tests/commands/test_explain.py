@@ -42,13 +42,16 @@ def test_model_with_everything_gives_tables_json_figures_and_code(tmp_path: Path
     assert done.returncode == 0, done.stderr
     for text in (
         "a: diag, layers: 2",
+        "In short. ŵ is within",
+        "without which ŵ = 0, it misses",
         "ω of every layer",
         "after each layer",
         "nearest to ŵ",
         "Lemma 4.4",
-        "Switched off",
+        "with parts switched off",
+        "all else fitted anew",
     ):
-        assert text in done.stdout
+        assert text in " ".join(done.stdout.split())
     found = read_json(file)
     assert found == read_json(out / "explanation.json")
     assert found["task"] == TASK
@@ -58,6 +61,7 @@ def test_model_with_everything_gives_tables_json_figures_and_code(tmp_path: Path
     assert found["progress"][-1]["total"]["adjusted_loss"] == pytest.approx(expected)
     assert len(found["ablations"]) == 6 + 8
     names = {"omega", "matrices", "filters", "implied-noise", "steps", "progress", "momentum", "ablations"}
+    names |= {"ablation-bands"}
     assert {path.stem for path in out.glob("*.svg")} == {path.stem for path in out.glob("*.png")} == names
     assert "\\omega_{xx}" in (out / "algorithm.tex").read_text()
     compile((out / "algorithm.py").read_text(), "algorithm.py", "exec")
@@ -80,7 +84,8 @@ def test_any_kind_heads_and_noise(
     text = capsys.readouterr().out
     assert f"σ ~ {noise}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
-    assert ("Not fitted anew" in text) == (kind == "full")
+    assert ("blocks A, b, c and δ" in text) == (kind == "full")
+    assert ("fitted anew, to be compared" in text) == (kind != "diag")
     assert ("(exact)" in text) == (kind == "gdpp")
     assert read_json(out)["model"]["heads"] == heads
 
@@ -92,6 +97,31 @@ def test_fewer_examples_than_features_and_one_layer(
     path = make_model(tmp_path / "m.safetensors", "diag", 1)
     assert explain(str(path), context=2, sequences=80) == 0
     assert "n = 2" in capsys.readouterr().out
+
+
+def test_model_that_does_not_say_what_it_was_trained_on_is_explained_and_no_claim_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.safetensors"
+    rf.LinearTransformer("diag", 3, tame_model("diag", 2, 1, 3, EXAMPLES.gram).parameters).save(path)
+    assert explain(str(path), sequences=60, ablate=False) == 0
+    assert "does not say what it was trained on" in " ".join(capsys.readouterr().out.split())
+    assert explain(str(path), as_code=True) == 0
+    assert "Trained" not in capsys.readouterr().out
+
+
+def test_other_contexts_than_those_of_training_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_model(tmp_path / "m.safetensors")
+    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "σ ~ fixed:1, n = 8" in text
+    assert "trained for σ ~ uniform:2, n = 8" in text
+
+
+def test_unreadable_task_does_not_matter_where_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_model(tmp_path / "m.safetensors", noise=[1, 2])
+    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1", context=8) == 0
+    assert "does not say" in " ".join(capsys.readouterr().out.split())
 
 
 def test_exploding_model_is_null_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,6 +155,38 @@ def test_check_without_a_model_holds(tmp_path: Path, capsys: pytest.CaptureFixtu
     text, found = capsys.readouterr().out, read_json(out)
     assert f"{len(found)} of {len(found)} hold." in text
     assert all(row["passed"] and row["name"] in text for row in found)
+
+
+def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = make_model(tmp_path / "m.safetensors"), tmp_path / "theory"
+    assert explain(str(path), check=True, out=out) == 0
+    assert "8 figures, theory.json" in capsys.readouterr().out
+    names = {"theory-cosine", "theory-second-order", "theory-two-layer", "theory-step-size"}
+    assert {file.stem for file in out.glob("*.svg")} == {file.stem for file in out.glob("*.png")} == names
+    found = read_json(out / "theory.json")
+    assert all(check["passed"] for check in found["checks"])
+    assert found["curves"]["cosines"][0]["dim"] == 3  # of the model
+
+
+def test_folder_and_model_named_like_markup_are_named_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = make_model(tmp_path / '[b]"""; raise SystemExit.safetensors')
+    assert explain(str(path), sequences=60, ablate=False, out=Path("[/red]")) == 0
+    text = capsys.readouterr().out
+    assert "in [/red]" in text
+    assert '[b]"""; raise SystemExit: diag' in text
+    scope: dict[str, Any] = {}
+    exec((tmp_path / "[" / "red]" / "algorithm.py").read_text(encoding="utf-8"), scope)
+    assert scope["fit"](EXAMPLES.X[0], EXAMPLES.y[0]).shape == (3,)
+
+
+def test_check_of_an_exploding_model_says_that_it_explodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.safetensors"
+    rf.LinearTransformer.init("diag", layers=6, dim=3, scale=100.0).save(path)
+    assert explain(str(path), check=True) == 1
+    assert "Theorem 4.1, this model: not finite, for the model explodes" in capsys.readouterr().out
 
 
 def test_check_that_fails_has_exit_code_one(
@@ -169,7 +231,12 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "bad noise": ({"noise": "unifrom:5"}, "Cannot read the noise prior"),
     "bad context": ({"context": 0}, "context must be"),
     "unreadable task": ({"model": "hostile.safetensors"}, "readable form"),
+    "too many sequences": ({"sequences": 10**12}, "at most"),
     "no folder": ({"json": Path("nowhere/out.json")}, "no folder"),
+    "a folder for a file": ({"json": Path()}, "is a folder"),
+    "code to a folder": ({"as_code": True, "out": Path("out")}, "only print"),
+    "latex to a file": ({"latex": True, "json": Path("a.json")}, "only print"),
+    "check of so many": ({"check": True}, "do not go with it"),
     "a file for a folder": ({"out": Path("a.safetensors")}, "Cannot make the folder"),
     "simplest of full": ({"model": "full.safetensors", "simplest": True}, "sought for diag models"),
     "simplest of two layers": ({"simplest": True}, "layers of the model must be"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.theory import implicit_model, momentum, run_checks, second_order, two_layer
+from ridgeformer.theory import implicit_model, momentum, run_checks, second_order, step_size, two_layer
 from ridgeformer.theory.measure import Check, relative_difference
 from ridgeformer.types import Array
 from support import make_examples, tame_model
@@ -35,8 +36,22 @@ def test_checks_of_the_same_seed_are_equal_and_explained_in_the_documentation() 
     assert run_checks(5) == checks
     names = [check.name for check in checks]
     assert len(set(names)) == len(names)
+    assert set(names) == set(documented())
+
+
+def documented() -> dict[str, list[str]]:
+    """Cells of the table in docs/theory.md, by the name of the check."""
     page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
-    assert [name for name in names if f"| {name} |" not in page] == []
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    return {name: cells for name, *cells in rows[1:] if len(cells) == 3}
+
+
+def test_numbers_in_the_documentation_are_those_of_seed_0() -> None:
+    for check in run_checks(0):
+        measured, bound, _ = documented()[check.name]
+        assert bound == f"{check.relation} {check.bound:.2g}"
+        if check.bound > 1e-5:  # below is rounding, which differs between machines
+            assert measured == f"{check.measured:.2g}"
 
 
 @pytest.mark.parametrize(("kind", "momentum_too"), [("gdpp", True), ("diag", True), ("full", False)])
@@ -74,6 +89,29 @@ def test_checks_with_the_printed_momentum_fail(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(momentum, "difference_from_recursion", by_print)
     assert failures(run_checks(0)) == {"Lemma 4.4", "Lemma 4.4, n < d"}
+
+
+def test_checks_with_another_last_step_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = second_order.second_order_network
+
+    def longer_step(dim: int, kappa: float, epsilon: float, largest: float) -> rf.LinearTransformer:
+        network = right(dim, kappa, epsilon, largest)
+        p = network.parameters["p"].copy()
+        p[-1, 0, 1] *= 1 + 1e-5  # within what ε leaves over
+        return network.replace({**network.parameters, "p": p})
+
+    monkeypatch.setattr(second_order, "second_order_network", longer_step)
+    assert "Theorem 5.1, error" in failures(run_checks(0))
+
+
+def test_checks_with_another_measure_of_steps_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = step_size.effective_step_size
+    monkeypatch.setattr(
+        step_size,
+        "effective_step_size",
+        lambda *args: [replace(size, step=size.step * (1 + 1e-6)) for size in right(*args)],
+    )
+    assert failures(run_checks(0)) == {"Section 5.3, measured"}
 
 
 def test_checks_with_another_line_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from ridgeformer.theory.second_order import (
     condition_excesses,
     conjugate_gradient_steps,
     context_with_spectrum,
+    error_on_both_ends,
     gradient_descent_steps,
     iteration_counts,
     layer_bound,
@@ -49,6 +50,16 @@ def test_network_on_noise_free_contexts_of_a_known_spectrum_reaches_epsilon(
         best = rng.standard_normal(dim)
         # The bound is met with equality where all eigenvalues are the smallest: but for rounding.
         assert error(network, context_with_spectrum(values, best, rng), best) <= epsilon * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1.5, 30.0, 1e4])
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_error_on_both_ends_is_that_of_iterated_eigenvalues(kappa: float, layers: int) -> None:
+    values = np.array([1.0, kappa])
+    for _ in range(layers - 1):
+        values = values * (1 - values / (3 * values[1])) ** 2
+    expected = abs(1 - 2 * values / values.sum())
+    assert np.allclose(error_on_both_ends(kappa, layers), expected, rtol=1e-9, atol=1e-15)
 
 
 def test_network_on_tokens_reaches_epsilon() -> None:

@@ -3,10 +3,12 @@
 A layer adds [[A, b], [cᵀ, δ]] = Σ_k P_k G Q_k to the identity. In a diagonal layer the blocks are ω_xx Σ, ω_xy α,
 ω_yx αᵀ and ω_yy λ, so switching an ω off is emptying a block, which can be done to a model of any kind: rows of P
 choose the coordinates that are written, columns of Q those of the token that they are multiples of. One head cannot do
-without a single block; two can, so a model with blocks switched off has twice the heads.
+without a single block; two can, so a model with blocks switched off has twice the heads. In a full model a block is
+more than an ω: Σ, α and λ all enter each of the four through the columns of P and the rows of Q.
 
-A part may matter only because the rest was trained to rely on it. So the ω that are left are also fitted anew. That is
-done for diag and gdpp models only: a full model has 2 H (d + 1)² numbers a layer and would fit the pool, not the task.
+A part may matter only because the rest was trained to rely on it. So what is left is also fitted anew: the other ω, or
+all other entries of P and Q. The model with nothing switched off is fitted anew as well, in the same form, and is what
+to compare with.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ridgeformer.types import Array
 
 OnDone = Callable[[int, int], None] | None
 """Called with the number of ablations done and their total."""
-_ITERATIONS = 100  # of each refit
+_ITERATIONS = 100  # of each refit of ω; `Tuner.fit_entries` has its own number
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Ablation:
     alone: Measured
     """Without anything else changed."""
     refitted: Measured | None = None
-    """With all other ω fitted anew; the control's row is what to compare it with. None for full models."""
+    """With all else fitted anew; the control's row is what to compare it with. None if inert, or not asked for."""
     omega: Array | None = None
-    """(layers, 4) after refitting."""
+    """(layers, 4) after refitting; None for full models."""
 
     @property
     def label(self) -> str:
@@ -66,17 +68,24 @@ def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
         return model
     if model.kind != "full":
         return model_from_omega(np.where(off, 0.0, omega_of(model)), model.dim)
+    return _full_without(model, off)[0]
+
+
+def _full_without(model: LinearTransformer, off: Array) -> tuple[LinearTransformer, Array]:
+    """(a full model of twice the heads without these blocks, which of its entries (size,) can change a prediction)."""
     P, Q = acting_matrices(model)
-    parts_P, parts_Q = [], []
+    acts = ~(off | inert(model.layers))
+    parts: dict[str, list[Array]] = {"P": [], "Q": []}
     for target, rows in enumerate((slice(None, -1), slice(-1, None))):  # what is written: x, then y
-        part_P, part_Q = np.zeros_like(P), Q.copy()
-        part_P[:, :, rows] = P[:, :, rows]
-        part_Q[off[:, 2 * target], :, :, :-1] = 0.0
-        part_Q[off[:, 2 * target + 1], :, :, -1] = 0.0
-        parts_P.append(part_P)
-        parts_Q.append(part_Q)
-    matrices = {"P": np.concatenate(parts_P, axis=1), "Q": np.concatenate(parts_Q, axis=1)}
-    return LinearTransformer("full", model.dim, matrices)
+        kept_P, kept_Q = np.zeros(P.shape, bool), np.zeros(Q.shape, bool)
+        for place, columns in ((2 * target, slice(None, -1)), (2 * target + 1, slice(-1, None))):
+            kept_P[acts[:, place], :, rows] = True
+            kept_Q[acts[:, place], ..., columns] = True
+        parts["P"].append(kept_P)
+        parts["Q"].append(kept_Q)
+    free = {name: np.concatenate(kept, axis=1) for name, kept in parts.items()}
+    matrices = {name: np.where(free[name], np.tile(m, (1, 2, 1, 1)), 0.0) for name, m in (("P", P), ("Q", Q))}
+    return LinearTransformer("full", model.dim, matrices), np.concatenate([free["P"].ravel(), free["Q"].ravel()])
 
 
 def mark(layers: int, blocks: Sequence[str], layer: int | None) -> Array:
@@ -89,21 +98,22 @@ def mark(layers: int, blocks: Sequence[str], layer: int | None) -> Array:
 
 
 def ablations(
-    model: LinearTransformer, sample: Sample, tuner: Tuner | None = None, on_done: OnDone = None
+    model: LinearTransformer,
+    sample: Sample,
+    tuner: Tuner | None = None,
+    on_done: OnDone = None,
+    each_layer: bool = True,
 ) -> tuple[Ablation, ...]:
-    """Nothing, each block in all layers, both that read y (what is left is GD++), and each block of each layer.
+    """Nothing, each block in all layers, both that read a token's y, and unless told not to each block of each layer.
 
-    With a tuner, diag and gdpp models are also refitted.
+    Without both that read y a diagonal model is GD++. With a tuner, what is left is also fitted anew.
     """
-    if tuner is not None and model.kind == "full":
-        raise InputError(
-            "Only diag and gdpp models are refitted after an ablation: a full model would fit the pool, not the task."
-        )
     blocks = [(name,) for name in (OMEGAS if model.kind != "gdpp" else ("xx", "yx"))]
     both = [("xy", "yy")] if model.kind != "gdpp" else []
     wanted: list[tuple[tuple[str, ...], int | None]] = [((), None)]
     wanted += [(names, None) for names in blocks + both]
-    wanted += [(names, layer) for layer in range(1, model.layers + 1) for names in blocks]
+    if each_layer:
+        wanted += [(names, layer) for layer in range(1, model.layers + 1) for names in blocks]
     found = []
     for number, (names, layer) in enumerate(wanted, 1):
         found.append(_ablation(model, sample, tuner, names, layer))
@@ -121,7 +131,11 @@ def _ablation(
     free = ~(off | dead)
     nothing_left = not free[:, 2].any()  # without any ω_yx the query's y stays 0, whatever the rest
     if tuner is None or unchanged or nothing_left:
-        return Ablation(blocks, layer, unchanged, alone)
+        return Ablation(blocks, layer, unchanged, alone, alone if tuner is not None and nothing_left else None)
+    if model.kind == "full":
+        left, entries = _full_without(model, off)
+        fitted = tuner.fit_entries(left.astype(model.dtype), entries)
+        return Ablation(blocks, layer, unchanged, alone, measure(fitted, sample))
     if model.kind == "gdpp":
         free[:, [1, 3]] = False
     omega, _ = tuner.fit_omega(omega_of(model), free, natural_units(sample.task), _ITERATIONS)

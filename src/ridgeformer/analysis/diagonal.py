@@ -35,6 +35,8 @@ class Remainder:
     """Counted from 1."""
     matrix: str
     """"P" or "Q"."""
+    norm: float
+    """Frobenius norm of the matrix, the same for P and Q of a head."""
     diagonal: tuple[float, float]
     """(on the x block, on the y entry)."""
     diagonal_share: float
@@ -112,6 +114,7 @@ def _remainder(matrix: Array, name: str, layer: int, head: int) -> Remainder:
         layer=layer,
         head=head,
         matrix=name,
+        norm=norm,
         diagonal=diagonal,
         diagonal_share=own / (own + total),
         singular_values=tuple(map(float, values)),

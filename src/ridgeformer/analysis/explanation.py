@@ -108,7 +108,7 @@ def explain_model(
     fit = diagonal_fit(model)
     full = model.kind == "full"
     tuner = Tuner(task, seed=seed) if full or ablate else None
-    diagonal = diagonal_model(fit, sample, weights[-1], tuner) if full and tuner is not None else None
+    diagonal = diagonal_model(model, fit, sample, weights[-1], tuner) if full and tuner is not None else None
     said("filters", 0.0)
     filters = spectral_filters(model, sample, weights)
     said("implied noise", 0.0)
@@ -117,7 +117,7 @@ def explain_model(
     traced = sample.first(_TRACED)
     found = None
     if ablate:
-        found = ablations(model, sample, None if full else tuner, lambda done, total: said("ablations", done / total))
+        found = ablations(model, sample, tuner, lambda done, total: said("ablations", done / total))
     return Explanation(
         label=label,
         model=model,
@@ -137,36 +137,52 @@ def explain_model(
     )
 
 
-def algorithm(model: LinearTransformer, task: Task, label: str = "model", seed: int = 0) -> Algorithm:
-    """The learned algorithm with its constants; of a full model its best diagonal approximation, refitted."""
+def trained_on(model: LinearTransformer) -> Task | None:
+    """The task that a model says it was trained on; None if it does not say."""
+    told = model.info.get("task")
+    if told is None:
+        return None
+    if not isinstance(told, Mapping) or not isinstance(told.get("noise", ""), str):
+        raise InputError("The model does not say in a readable form what it was trained on.")
+    return Task(model.dim, **{name: told[name] for name in ("context", "noise") if name in told})
+
+
+def algorithm(
+    model: LinearTransformer, task: Task, label: str = "model", seed: int = 0, sequences: int | None = None
+) -> Algorithm:
+    """The learned algorithm with its constants; of a full model its best diagonal approximation."""
     if model.kind != "full":
-        return _exact_algorithm(model, task, label)
-    sample = Sample.draw(task, None, seed)
+        return _exact_algorithm(model, label)
+    sample = Sample.draw(task, sequences, seed)
     weights = sample.layer_weights(model)[-1]
-    stand_in = diagonal_model(diagonal_fit(model), sample, weights, Tuner(task, seed=seed))
+    stand_in = diagonal_model(model, diagonal_fit(model), sample, weights, Tuner(task, seed=seed))
     return _stand_in(model, task, label, stand_in, Measured.of(sample.losses(weights), sample).total)
 
 
 def explained_algorithm(found: Explanation) -> Algorithm:
     """As `algorithm`, from what is already known."""
     if found.diagonal is None:
-        return _exact_algorithm(found.model, found.task, found.label)
+        return _exact_algorithm(found.model, found.label)
     return _stand_in(found.model, found.task, found.label, found.diagonal, found.loss.total)
 
 
-def _exact_algorithm(model: LinearTransformer, task: Task, label: str) -> Algorithm:
-    note = f"Trained for {_where(task)}. Agrees with the model to rounding."
-    return Algorithm(omega_of(model), _title(model, label), note)
+def _exact_algorithm(model: LinearTransformer, label: str) -> Algorithm:
+    try:
+        told = trained_on(model)
+    except InputError:  # what it was trained on makes no difference to what it does
+        told = None
+    trained = "" if told is None else f"Trained for {_where(told)}. "
+    return Algorithm(omega_of(model), _title(model, label), f"{trained}Agrees with the model to rounding.")
 
 
 def _stand_in(model: LinearTransformer, task: Task, label: str, stand_in: DiagonalModel, own: Evaluation) -> Algorithm:
-    other = stand_in.refitted.total
+    other = stand_in.fitted.total
     note = (
-        f"An approximation: a full model has matrices, not four numbers a layer. These are of the diagonal model next\n"
-        f"to it, fitted to {_where(task)}.\n"
+        f"An approximation: a full model has matrices, not four numbers a layer. These are of the diagonal model\n"
+        f"whose predictions come nearest, for {_where(task)}.\n"
         f"Adjusted loss on {other.sequences} fresh sequences: {other.adjusted_loss:.4g} ± {other.standard_error:.2g}, "
         f"where the full model has {own.adjusted_loss:.4g} ± {own.standard_error:.2g}.\n"
-        f"It explains {stand_in.refitted_share:.1%} of the full model's predictions."
+        f"It explains {share_text(stand_in.fitted_share)} of the full model's predictions."
     )
     return Algorithm(stand_in.omega, _title(model, label), note)
 
@@ -179,6 +195,11 @@ def _title(model: LinearTransformer, label: str) -> str:
 
 def _where(task: Task) -> str:
     return f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.context}"
+
+
+def share_text(share: float) -> str:
+    """A share of something that is explained; nothing, where guessing zero would have been nearer."""
+    return f"{share:.1%}" if share >= 0 else "nothing"
 
 
 def task_as_json(task: Task) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator
 
-from ridgeformer.analysis.ablation import Ablation
+from ridgeformer.analysis.ablation_figures import OFF_SCALE, ablation_bands_figure, ablations_figure
+from ridgeformer.analysis.axes import label_few_decades
 from ridgeformer.analysis.diagonal import Remainder
 from ridgeformer.analysis.explanation import Explanation
 from ridgeformer.analysis.few_constants import Simplest
@@ -22,7 +23,7 @@ from ridgeformer.analysis.implied_noise import ImpliedNoise
 from ridgeformer.analysis.omega import OMEGAS, ROLES, inert, natural_units
 from ridgeformer.analysis.roles import MomentumTerms, StepBand
 from ridgeformer.analysis.samples import Band, Measured
-from ridgeformer.analysis.style import (
+from ridgeformer.drawing import (
     COLOURS,
     DIVERGING,
     MARKERS,
@@ -38,6 +39,7 @@ from ridgeformer.types import Array
 
 _T = TypeVar("_T")
 _MOST_PANELS = 12  # of one figure; deeper models show layers at even distances
+_LINEAR_BELOW = 0.3  # size of the largest ω, in units, from which an axis needs a logarithm
 _SIGN_AT = 0.1  # share of the largest entry from which a cell carries its sign
 _LARGEST_SIGNED = 24  # size of matrices up to which cells are large enough to write in
 
@@ -56,21 +58,26 @@ def all_figures(found: Explanation) -> dict[str, Figure]:
         figures["momentum"] = momentum_figure(found.momentum)
     if found.ablations is not None:
         figures["ablations"] = ablations_figure(found.ablations)
+        figures["ablation-bands"] = ablation_bands_figure(found.ablations, found.bands)
     if found.model.kind == "full":
         figures["remainder"] = remainder_figure(found.fit.remainders)
     return figures
 
 
 def omega_figure(omega: Array) -> Figure:
-    """ω of every layer in natural units; those that do nothing are left out."""
+    """ω of every layer in natural units; those that do nothing or are zero throughout are left out."""
     with styled():
         figure, [[axis]] = new_figure(1, 1, 6.5, 3.2)
         layers = np.arange(1, len(omega) + 1)
-        shown = np.where(inert(len(omega)), np.nan, omega)
+        shown = np.where(inert(len(omega)), np.nan, drawable(omega))
         for place, (name, role) in enumerate(zip(OMEGAS, ROLES, strict=True)):
-            axis.plot(layers, shown[:, place], color=COLOURS[place], marker=MARKERS[place], label=f"ω_{name}, {role}")
+            if np.nan_to_num(shown[:, place]).any():
+                colour, marker = COLOURS[place], MARKERS[place]
+                axis.plot(layers, shown[:, place], color=colour, marker=marker, label=f"ω_{name}, {role}")
         axis.axhline(0, color="black", linewidth=0.8)
-        axis.set_yscale("symlog", linthresh=0.1)
+        if np.nanmax(np.abs(shown)) > _LINEAR_BELOW:
+            axis.set_yscale("symlog", linthresh=0.1)
+        axis.margins(y=0.1)
         axis.set_xticks(layers)
         axis.set_xlabel("layer")
         axis.set_ylabel("ω in units of 1/n (xx, yx) and 1/E λ (xy, yy)")
@@ -86,7 +93,7 @@ def matrices_figure(model: LinearTransformer) -> Figure:
     largest = max(float(np.abs(P).max()), float(np.abs(Q).max())) or 1.0
     norm = SymLogNorm(linthresh=largest / 30, vmin=-largest, vmax=largest)
     with styled():
-        figure, axes = new_figure(2, len(chosen), 1.7, 1.8)
+        figure, axes = new_figure(2, len(chosen), max(1.7, 4.0 / len(chosen)), 1.8)
         for column, (layer, head) in enumerate(chosen):
             for row, (name, matrix) in enumerate((("P", P), ("Q", Q))):
                 axis = axes[row][column]
@@ -97,6 +104,7 @@ def matrices_figure(model: LinearTransformer) -> Figure:
         ticks = [share * largest for share in (-1, -0.1, 0, 0.1, 1)]
         bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
         bar.ax.minorticks_off()
+        bar.set_label("entry, linear near zero")
     return figure
 
 
@@ -122,6 +130,8 @@ def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
     names = [band.label for band in bands]
     with styled():
         figure, axes = new_figure(rows, columns, 2.9, 2.6)
+        for axis in (axis for row in axes for axis in row):
+            axis.sharey(axes[0][0])
         panels = dict(zip(layers, (axis for row in axes for axis in row), strict=False))
         for found in filters.bands:
             if found.layer not in panels:
@@ -135,9 +145,10 @@ def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
             share = shares[layer]
             axis.set_title(f"layer {layer}: {share.band_share:.1%} explained")
             axis.set_xscale("log")
-            axis.xaxis.set_minor_formatter(NullFormatter())
+            label_few_decades(axis.xaxis)
             axis.set_xlabel("eigenvalue s of Σ")
-        axes[0][0].set_ylabel("s_j ŵ_j / a_j (dotted: ridge, told σ)")
+        for row in axes:
+            row[0].set_ylabel("s_j ŵ_j / a_j (dotted: ridge, told σ)")
         legend_beside(axes[0][columns - 1])
         hide_empty(axes, len(layers))
     return figure
@@ -154,7 +165,8 @@ def implied_noise_figure(found: ImpliedNoise) -> Figure:
             rows = [band for band in found.bands if band.layer == layer]
             middle = drawable([band.median for band in rows])
             at = [band.sigma for band in rows]
-            axis.plot(at, middle, color=ordered_colour(place, len(layers)), marker=".", label=f"after layer {layer}")
+            label = f"after layer {layer}" + ("" if np.isfinite(middle).any() else ": infinite")
+            axis.plot(at, middle, color=ordered_colour(place, len(layers)), marker=".", label=label)
             if layer == layers[-1]:
                 low, high = (drawable([band.quartiles[side] for band in rows]) for side in (0, 1))
                 axis.fill_between(at, low, high, color=ordered_colour(place, len(layers)), alpha=0.2, linewidth=0)
@@ -205,35 +217,8 @@ def momentum_figure(terms: Sequence[MomentumTerms]) -> Figure:
         axis.set_xticks(layers)
         axis.set_xlabel("layer")
         axis.set_ylabel("size over that of w after the layer")
-        axis.legend()
-    return figure
-
-
-def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
-    """Loss with parts switched off, as they are and with the rest fitted anew."""
-    shown = [ablation for ablation in ablations if not ablation.inert]
-    rows = np.arange(len(shown))[::-1]
-    control = shown[0]
-    with styled():
-        figure, [[axis]] = new_figure(1, 1, 6.0, 1.0 + 0.2 * len(shown))
-        alone = drawable([ablation.alone.total.adjusted_loss for ablation in shown])
-        axis.scatter(np.minimum(alone, _OFF_SCALE), rows, facecolors="white", edgecolors=COLOURS[1], label="as it is")
-        for row, value in zip(rows, alone, strict=True):
-            if not value <= _OFF_SCALE:
-                axis.text(_OFF_SCALE, row, "  beyond", va="center", fontsize=7)
-        refitted = [np.nan if a.refitted is None else a.refitted.total.adjusted_loss for a in shown]
-        if control.refitted is not None:
-            axis.scatter(drawable(refitted), rows, color=COLOURS[0], label="rest fitted anew", zorder=3)
-            axis.axvline(control.refitted.total.adjusted_loss, color=COLOURS[0], linewidth=0.8)
-        axis.axvline(control.alone.total.adjusted_loss, color=COLOURS[1], linewidth=0.8, linestyle="--")
-        axis.set_xscale("log")
-        axis.set_yticks(rows, [ablation.label for ablation in shown])
-        axis.set_xlabel("adjusted loss")
         legend_beside(axis)
     return figure
-
-
-_OFF_SCALE = 20.0  # a loss beyond it means nothing but "explodes": predicting zero costs less than d/2
 
 
 def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figure:
@@ -245,9 +230,8 @@ def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figu
         axes[0].plot(layers, total, color="black", marker="o", label="all")
         for place, band in enumerate(bands):
             losses = drawable([found.bands[place].adjusted_loss for found in progress])
-            axes[0].plot(
-                layers, losses, color=ordered_colour(place, len(bands)), label=f"σ in {band.label}", linewidth=1
-            )
+            colour = ordered_colour(place, len(bands))
+            axes[0].plot(layers, losses, color=colour, marker=".", linewidth=1, label=f"σ in {band.label}")
         for place, (layer, found) in enumerate(zip(layers, progress, strict=True)):
             losses = drawable([band.adjusted_loss for band in found.bands])
             at = [band.middle for band in bands]
@@ -259,27 +243,35 @@ def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figu
         axes[0].set_ylabel("adjusted loss")
         for axis in axes:
             axis.set_yscale("log")
+            label_few_decades(axis.yaxis)
             legend_beside(axis)
     return figure
 
 
 def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
-    """Singular values of P and Q less their diagonal, over the norm of the matrix."""
-    layers = sorted({found.layer for found in remainders})
+    """Singular values of P and Q less their diagonal, over the norm of the matrix; those near rounding left out."""
+    layers, several = sorted({found.layer for found in remainders}), any(found.head > 1 for found in remainders)
     with styled():
         figure, [axes] = new_figure(1, 2, 3.8, 3.0)
         for axis, name in zip(axes, "PQ", strict=True):
             for found in (found for found in remainders if found.matrix == name):
                 colour = ordered_colour(layers.index(found.layer), len(layers))
-                values = np.maximum(found.singular_values, 1e-4)
-                label = f"layer {found.layer}" if found.head == 1 else None
-                axis.plot(np.arange(1, len(values) + 1), values, color=colour, marker=".", label=label)
+                values = np.array(found.singular_values)
+                values = np.where(values > _SMALLEST_SINGULAR, values, np.nan)
+                label = f"layer {found.layer}" + (f", head {found.head}" if several else "")
+                line = _LINES[(found.head - 1) % len(_LINES)]
+                axis.plot(np.arange(1, len(values) + 1), values, color=colour, marker=".", linestyle=line, label=label)
             axis.set_yscale("log")
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.set_title(f"{name} less its diagonal")
             axis.set_xlabel("singular value")
         axes[0].set_ylabel("over the norm of the matrix")
         legend_beside(axes[-1])
     return figure
+
+
+_SMALLEST_SINGULAR = 1e-5
+_LINES = ("-", "--", ":", "-.")  # of heads
 
 
 def ladder_figure(found: Simplest) -> Figure:
@@ -294,7 +286,7 @@ def ladder_figure(found: Simplest) -> Figure:
         for place, (label, descriptions) in enumerate(groups):
             counts = [description.count for description in descriptions]
             losses = drawable([description.evaluation.adjusted_loss for description in descriptions])
-            losses = np.where(losses <= _OFF_SCALE, losses, np.nan)
+            losses = np.where(losses <= OFF_SCALE, losses, np.nan)
             line = "-" if place < 2 else "none"
             axis.plot(counts, losses, color=COLOURS[place], marker=MARKERS[place], linestyle=line, label=label)
             for description, count, loss in zip(descriptions, counts, losses, strict=True):
@@ -312,6 +304,7 @@ def ladder_figure(found: Simplest) -> Figure:
         )
         axis.axhline(found.limit, color="black", linestyle="--", linewidth=0.8, label="trained + 5 %")
         axis.set_yscale("log")
+        label_few_decades(axis.yaxis)
         axis.set_xlabel("constants")
         axis.set_ylabel("adjusted loss")
         legend_beside(axis)
@@ -330,6 +323,7 @@ def _label(axis: Axes, text: str, count: int, loss: float) -> None:
         ha="left",
         va="bottom",
         fontsize=7,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
     )
 
 

@@ -78,14 +78,14 @@ def gdpp_filter(model: LinearTransformer, values: Array) -> Array:
 
 def spectral_filters(model: LinearTransformer, sample: Sample, weights: Array) -> Filters:
     """Filters of every layer's read-out ``weights`` (layers, batch, d) on the contexts of ``sample``."""
-    values, vectors, cross = sample.context.spectrum
-    oracle = np.einsum("bij,bi->bj", vectors, sample.drawn.oracle)
+    values, _, cross = sample.context.spectrum
+    oracle = sample.rotated(sample.drawn.oracle)
     edges = np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1])
     place = np.searchsorted(edges, values)
     kept = typical(sample.losses(weights[-1]))
     bands, layers = [], []
     for layer, found in enumerate(weights, 1):
-        rotated = np.einsum("bij,bi->bj", vectors, found)
+        rotated = sample.rotated(found)
         usable = kept & np.isfinite(rotated).all(axis=1)
         by_band = np.zeros_like(rotated)
         for band in sample.bands:

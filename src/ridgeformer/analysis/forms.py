@@ -17,6 +17,8 @@ from ridgeformer.checks import whole_number
 from ridgeformer.task import Task
 from ridgeformer.types import Array
 
+Constants = Sequence[float] | Array
+
 
 @dataclass(frozen=True)
 class ConstantForm:
@@ -36,7 +38,7 @@ class ConstantForm:
     control: bool = False
     """Whether it is there to show that a choice matters."""
 
-    def omega(self, constants: Sequence[float] | Array, layers: int, task: Task) -> Array:
+    def omega(self, constants: Constants, layers: int, task: Task) -> Array:
         """(layers, 4) for contexts of ``task``."""
         layers = whole_number("layers", layers, 3)
         return self.build(np.asarray(constants, np.float64), layers) * form_units(task)
@@ -50,8 +52,8 @@ def form_units(task: Task) -> Array:
 
 def geometric(
     layers: int,
-    sizes: Sequence[float] | Array,
-    ratios: Sequence[float] | Array,
+    sizes: Constants,
+    ratios: Constants,
     last: tuple[float, float],
     pattern: bool = True,
 ) -> Array:
@@ -64,67 +66,75 @@ def geometric(
     return omega
 
 
-def _ten(c: Array, layers: int) -> Array:
+# From many constants to few: each form fills in what the one before it leaves free.
+
+
+def _ten(c: Constants, layers: int) -> Array:
     return geometric(layers, c[:4], c[4:8], (c[8], c[9]))
 
 
-def _seven(c: Array, layers: int) -> Array:
-    return geometric(layers, c[:4], [c[4]] * 4, (c[5], c[6]))
+def _seven(c: Constants, layers: int) -> Array:
+    *sizes, r, last_yx, last_yy = c
+    return _ten((*sizes, r, r, r, r, last_yx, last_yy), layers)
 
 
-def _seven_everywhere(c: Array, layers: int) -> Array:
+def _six(c: Constants, layers: int) -> Array:
+    a, b, e, r, last_yx, last_yy = c
+    return _seven((a, b, a, e, r, last_yx, last_yy), layers)
+
+
+def _five(c: Constants, layers: int) -> Array:
+    a, b, e, r, last_yx = c
+    return _six((a, b, e, r, last_yx, e * abs(r) ** layers), layers)
+
+
+def _four(c: Constants, layers: int) -> Array:
+    a, e, r, last_yx = c
+    return _five((a, a, e, r, last_yx), layers)
+
+
+def _three(c: Constants, layers: int) -> Array:
+    a, e, r = c
+    return _four((a, e, r, a * abs(r) ** layers), layers)
+
+
+def _fifth(c: Constants, layers: int) -> Array:
+    a, r = c
+    return _three((a, a / 5, r), layers)
+
+
+def _round(c: Constants, layers: int) -> Array:
+    return _fifth((1 / 4, c[0]), layers)
+
+
+# The controls, each with one choice undone.
+
+
+def _seven_everywhere(c: Constants, layers: int) -> Array:
     return geometric(layers, c[:4], [c[4]] * 4, (c[5], c[6]), pattern=False)
 
 
-def _six(c: Array, layers: int) -> Array:
-    a, b, e, r, last_yx, last_yy = c
-    return geometric(layers, (a, b, a, e), [r] * 4, (last_yx, last_yy))
-
-
-def _five(c: Array, layers: int) -> Array:
-    a, b, e, r, last_yx = c
-    return geometric(layers, (a, b, a, e), [r] * 4, (last_yx, e * abs(r) ** layers))
-
-
-def _four(c: Array, layers: int) -> Array:
-    a, e, r, last_yx = c
-    return geometric(layers, (a, a, a, e), [r] * 4, (last_yx, e * abs(r) ** layers))
-
-
-def _three(c: Array, layers: int) -> Array:
-    a, e, r = c
-    return geometric(layers, (a, a, a, e), [r] * 4, (a * abs(r) ** layers, e * abs(r) ** layers))
-
-
-def _three_without_skip(c: Array, layers: int) -> Array:
+def _three_without_leap(c: Constants, layers: int) -> Array:
     a, e, r = c
     last = abs(r) ** (layers - 1)
-    return geometric(layers, (a, a, a, e), [r] * 4, (a * last, e * last))
+    return _six((a, a, e, r, a * last, e * last), layers)
 
 
-def _three_without_flip(c: Array, layers: int) -> Array:
+def _three_without_turn(c: Constants, layers: int) -> Array:
     a, e, r = c
     last = abs(r) ** layers
-    return geometric(layers, (a, a, a, e), [r] * 4, (a * last, -e * last))
+    return _six((a, a, e, r, a * last, -e * last), layers)
 
 
-def _fifth(c: Array, layers: int) -> Array:
-    return _three(np.array([c[0], c[0] / 5, c[1]]), layers)
-
-
-def _round(c: Array, layers: int) -> Array:
-    return _three(np.array([0.25, 0.05, c[0]]), layers)
-
-
-def _tied(c: Array, layers: int) -> Array:
-    return geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False)
-
-
-def _one_kernel(c: Array, layers: int) -> Array:
+def _one_kernel(c: Constants, layers: int) -> Array:
     """Geometric p_x and p_y with one κ = q_y / q_x: x and y both move along <x_j, x_i> + κ y_j y_i / d."""
     a, r_x, b, r_y, kappa = c
     last = b * abs(r_y) ** (layers - 1)
     return geometric(layers, (a, a * kappa, b, b * kappa), [r_x, r_x, r_y, r_y], (last, -last * kappa), pattern=False)
+
+
+def _tied(c: Constants, layers: int) -> Array:
+    return geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False)
 
 
 FORMS = (
@@ -199,7 +209,7 @@ FORMS = (
         "As “last ω_yx = a r^L”, with the exponent L − 1 in the last layer.",
         ("a", "e", "r"),
         (0.38, 0.055, 2.26),
-        _three_without_skip,
+        _three_without_leap,
         control=True,
     ),
     ConstantForm(
@@ -207,7 +217,7 @@ FORMS = (
         "As “last ω_yx = a r^L”, with the sign of the last rescaling kept.",
         ("a", "e", "r"),
         (0.239, 0.02, 2.2),
-        _three_without_flip,
+        _three_without_turn,
         control=True,
     ),
     ConstantForm(

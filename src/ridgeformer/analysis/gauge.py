@@ -2,8 +2,9 @@
 
 A layer adds Σ_k P_k G Q_k, so P → cP, Q → Q/c changes nothing, nor does the order of heads, nor any invertible mixing
 of heads that keeps the tensor Σ_k P_k ⊗ Q_k. Its singular value decomposition, with vec P_k on one side and vec Q_k on
-the other, is the same for all of them: heads that are orthogonal to each other, ‖P_k‖ = ‖Q_k‖, largest first. For one
-head this is the head itself with its norms balanced. The sign is chosen so that the largest entry of P is positive.
+the other, is the same for all of them: heads that are orthogonal to each other, ‖P_k‖ = ‖Q_k‖, largest first. (Only
+heads of exactly the same size could still be mixed.) For one head this is the head itself with its norms balanced. The
+sign is chosen so that the largest entry of P is positive.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
     for layer, found in enumerate(weights, 1):
         penalty = implied_penalty(found, context)
         level = np.sqrt(penalty)
-        rotated = np.einsum("bij,bi->bj", spectrum.vectors, found)
+        rotated = sample.rotated(found)
         closest = spectrum.cross / (spectrum.values + penalty[:, None])
         for band in sample.bands:
             rows = band.members[np.isfinite(level[band.members]) | np.isinf(level[band.members])]

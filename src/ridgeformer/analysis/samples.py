@@ -21,6 +21,7 @@ from ridgeformer.types import Array
 _BANDS = 5
 _MOST_LEVELS = 8  # of a prior with few levels of noise, each of which is then a band
 _MEMORY = 64e6  # bytes of Gram matrices: 66 000 contexts at d = 10, 780 at d = 100
+_MOST_MEMORY = 5e8  # bytes of Gram matrices that may be asked for; all analyses together hold some five times that
 _FEWEST, _DEFAULT = 200, 20_000
 _TYPICAL = 0.999
 """Share of contexts that sums of squares run over: the few on which a model explodes would be all one saw."""
@@ -60,7 +61,12 @@ class Sample:
         if sequences is None:
             fitting = int(_MEMORY / (8 * (task.dim + 1) ** 2))
             sequences = max(_FEWEST, min(_DEFAULT, fitting))
-        sequences = whole_number("sequences", sequences, 1)
+        most = max(_FEWEST, int(_MOST_MEMORY / (8 * (task.dim + 1) ** 2)))
+        if whole_number("sequences", sequences, 1) > most:
+            raise InputError(
+                f"A model of dim {task.dim} is taken apart on at most {most:,} sequences, which memory holds at once; "
+                "ridgeformer evaluate takes any number."
+            )
         chunks = list(draw_chunks(task, sequences, check_seed(seed)))
         gram = np.concatenate([chunk.context.gram for chunk in chunks])
         weights, sigma, query, oracle = (
@@ -100,6 +106,10 @@ class Sample:
         model = model.astype(np.float64)
         parameters = model.attention_matrices() if model.kind == "full" else model.omega()
         return engine.weights_from_gram(parameters, self.context.gram, every_layer=True)
+
+    def rotated(self, weights: Array) -> Array:
+        """ŵ (batch, d) in the eigenbasis of each context's Σ."""
+        return np.einsum("bij,bi->bj", self.context.spectrum.vectors, weights)
 
     def losses(self, weights: Array) -> Array:
         """½‖ŵ − w*‖² of every context, (batch,); infinite where a model exploded."""

@@ -15,14 +15,18 @@ import tyro
 
 import ridgeformer
 from ridgeformer.analysis import page
-from ridgeformer.analysis.explanation import Explanation, explain_model
+from ridgeformer.analysis.ablation import Ablation, ablations
+from ridgeformer.analysis.ablation_figures import ablations_figure
+from ridgeformer.analysis.explanation import Explanation, explain_model, trained_on
 from ridgeformer.analysis.few_constants import Description, simplest
-from ridgeformer.analysis.figures import ablations_figure, filters_figure, implied_noise_figure, ladder_figure
+from ridgeformer.analysis.figures import filters_figure, implied_noise_figure, ladder_figure
 from ridgeformer.analysis.forms import FORMS, ConstantForm
 from ridgeformer.analysis.omega import model_from_omega
-from ridgeformer.analysis.style import save_figure
+from ridgeformer.analysis.retune import Tuner
+from ridgeformer.analysis.samples import Sample
 from ridgeformer.analysis.travel import Journey, energy_decay, journey
 from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
+from ridgeformer.drawing import save_figure
 from ridgeformer.errors import InputError, RidgeformerError
 from ridgeformer.evaluation.comparison import AnyPredictor
 from ridgeformer.storage import write_whole
@@ -62,7 +66,7 @@ def write_page(
     trained = ridgeformer.load(model)
     if trained.kind != "diag" or trained.layers != 4:
         raise InputError("The page is about a diag model of four layers: its sentences speak of those.")
-    task = _task_of(trained)
+    task = trained_on(trained) or Task(trained.dim)
     found = simplest(trained, task, sequences=sequences, seed=seed, references=_references(task), on_stage=_say)
     three = page.named(found, page.THREE)
     apart = explain_model(trained, task, label="trained", seed=seed, on_stage=_say)
@@ -70,14 +74,14 @@ def write_page(
     short = explain_model(written_short, task, label="three constants", seed=seed, ablate=False)
     journeys = list(_journeys(three, seed))
     blocks = [
-        *page.answer(found),
+        *page.answer(found, model if full is None else f"{model} --full {full}"),
         *page.ladder(found),
         *page.why(short, three, journeys),
         *page.roles(apart),
         *page.elsewhere(found, journeys),
     ]
     if full is not None:
-        blocks += page.of_full(_explain_full(full, seed))
+        blocks += page.of_full(*_explain_full(full, seed), apart)
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     assert apart.ablations is not None
@@ -106,16 +110,14 @@ def _form(name: str) -> ConstantForm:
     return form
 
 
-def _explain_full(name: str, seed: int) -> Explanation:
+def _explain_full(name: str, seed: int) -> tuple[Explanation, tuple[Ablation, ...]]:
+    """The model taken apart, and with parts switched off in all layers."""
     model = ridgeformer.load(name)
     if model.kind != "full":
         raise InputError(f"--full must name a full model, not a {model.kind} one.")
-    return explain_model(model, _task_of(model), seed=seed, ablate=False)
-
-
-def _task_of(model: ridgeformer.LinearTransformer) -> Task:
-    told = model.info.get("task", {})
-    return Task(model.dim, **{name: told[name] for name in ("context", "noise") if name in told})
+    task = trained_on(model) or Task(model.dim)
+    found = explain_model(model, task, seed=seed, ablate=False, on_stage=_say)
+    return found, ablations(model, Sample.draw(task, seed=seed), Tuner(task, seed=seed), each_layer=False)
 
 
 def _references(task: Task) -> dict[str, AnyPredictor]:

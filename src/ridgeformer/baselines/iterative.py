@@ -26,7 +26,8 @@ class IterativeAdaRR:
 
     Step size: 1 / (B + v), with an upper bound B of the largest eigenvalue of Σ that costs one product of matrices
     (`eigenvalue_bound`). No coordinate then ever overshoots its aim, whatever the context. It decides how many
-    iterations are needed: 24 on uniform:5, where twice the step would need 13, and B = tr Σ, which is free, 81.
+    iterations are needed (`iterations_needed` on 200 000 sequences of uniform:5): 24, where twice the step would need
+    19, and B = tr Σ, which is free, 84.
     """
 
     iterations: int = 100

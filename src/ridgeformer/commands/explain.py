@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 
 from ridgeformer.checks import shortened, whole_number
 from ridgeformer.commands.evaluate import model_labels
+from ridgeformer.commands.output import File, Folder, check_folders, output_console, write_json
 from ridgeformer.errors import InputError
 from ridgeformer.model import LinearTransformer
 from ridgeformer.storage import write_whole
 from ridgeformer.streams import check_seed
 from ridgeformer.task import Task
 
-_File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
-_Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 _PIPE_WIDTH = 160  # columns of the widest table
 _PLAIN_SECONDS = 10.0  # between lines when there is no terminal; short work stays silent
 _SIMPLEST_SEQUENCES = 500_000
@@ -29,8 +27,8 @@ _SIMPLEST_SEQUENCES = 500_000
 
 def explain(
     model: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="MODEL")]] = None,
-    out: _Folder = None,
-    json: _File = None,
+    out: Folder = None,
+    json: File = None,
     check: bool = False,
     as_code: bool = False,
     latex: bool = False,
@@ -45,13 +43,14 @@ def explain(
 
     Args:
         model: Model file or name of the zoo.
-        out: Also write figures (SVG and PNG), explanation.json and the algorithm as code into this folder.
+        out: Also write figures (SVG and PNG), explanation.json and the algorithm as code and LaTeX into this folder;
+            with --check, figures of the theory.
         json: Also write everything as JSON.
         check: Hold the paper's theory against numbers instead, with the model if there is one; exit code 1 if it fails.
         as_code: Print the algorithm as a Python function that needs NumPy only, and nothing else.
         latex: Print the algorithm as LaTeX, and nothing else.
         simplest: Look for the fewest constants that do nearly as well as the model instead (three minutes).
-        ablate: Switch parts off one at a time, and fit the rest anew (half a minute for four layers).
+        ablate: Switch parts off one at a time, and fit the rest anew (most of the time this takes).
         noise: Prior of σ, such as uniform:5; by default what the model was trained on.
         context: Examples in a context; by default what the model was trained on.
         sequences: Fresh sequences; by default 20000, or 500000 with --simplest.
@@ -62,18 +61,23 @@ def explain(
         whole_number("sequences", sequences, 1)
     if sum((check, as_code, latex, simplest)) > 1:
         raise InputError("Choose one of --check, --as-code, --latex and --simplest.")
-    if json is not None and not json.parent.is_dir():
-        raise InputError(f"There is no folder {shortened(str(json.parent))} to write {json.name} in.")
+    if (as_code or latex) and (out is not None or json is not None):
+        raise InputError("--as-code and --latex only print; without them, --out writes the algorithm in both forms.")
+    if check and (noise is not None or sequences is not None):
+        raise InputError("--check draws contexts of its own: --noise and --sequences do not go with it.")
+    check_folders(json)
+    if json is not None and json.is_dir():
+        raise InputError(f"{shortened(str(json))} is a folder; --json names a file.")
     if model is None and not check:
         raise InputError("Name a model file, or ask for --check alone.")
     loaded, label = _load(model)
-    task = None if loaded is None else _task(label, loaded, noise, context)
+    task = None if loaded is None else _task(loaded, noise, context)
     if check:
-        return _check(loaded, task, json, seed)
+        return _check(loaded, task, _folder(out), json, seed)
     assert loaded is not None
     assert task is not None
     if as_code or latex:
-        return _print_algorithm(label, loaded, task, as_code, seed)
+        return _print_algorithm(label, loaded, task, as_code, seed, sequences)
     folder = _folder(out)
     if simplest:
         return _simplest(loaded, task, folder, json, sequences or _SIMPLEST_SEQUENCES, seed)
@@ -97,41 +101,58 @@ def _explain(
         found = explain_model(
             model, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
         )
-    console = _console()
+    console = output_console(_PIPE_WIDTH)
     print_explanation(found, console)
     if json is not None:
-        _write_json(json, found.as_json())
+        write_json(json, found.as_json())
     if folder is not None:
         from ridgeformer.analysis.figures import all_figures
-        from ridgeformer.analysis.style import save_figure
+        from ridgeformer.drawing import save_figure
 
         written = [path for name, figure in all_figures(found).items() for path in save_figure(figure, folder, name)]
-        _write_json(folder / "explanation.json", found.as_json())
+        write_json(folder / "explanation.json", found.as_json())
         learned = explained_algorithm(found)
         write_whole(folder / "algorithm.py", learned.as_code().encode())
         write_whole(folder / "algorithm.tex", learned.as_latex().encode())
-        console.print(f"Files: {len(written)} figures, explanation.json, algorithm.py, algorithm.tex in {folder}.")
+        console.print(
+            f"Files: {len(written)} figures, explanation.json, algorithm.py, algorithm.tex in {escape(str(folder))}."
+        )
     return 0
 
 
-def _check(model: LinearTransformer | None, task: Task | None, json: Path | None, seed: int) -> int:
-    from dataclasses import asdict
-
+def _check(
+    model: LinearTransformer | None, task: Task | None, folder: Path | None, json: Path | None, seed: int
+) -> int:
     from ridgeformer.analysis.explanation import plain
     from ridgeformer.analysis.tables import print_checks
     from ridgeformer.theory import run_checks
 
-    checks = run_checks(seed, model, None if task is None else task.context)
-    print_checks(checks, _console())
+    examples = None if task is None else task.context
+    checks = run_checks(seed, model, examples)
+    console = output_console(_PIPE_WIDTH)
+    print_checks(checks, console)
     if json is not None:
-        _write_json(json, [plain(asdict(found)) for found in checks])
+        write_json(json, plain(checks))
+    if folder is not None:
+        from ridgeformer.analysis.theory_figures import theory_figures
+        from ridgeformer.drawing import save_figure
+        from ridgeformer.theory import theory_curves
+
+        with _Progress() as progress:
+            curves = theory_curves(seed, model, examples, progress.show)
+        figures = theory_figures(curves)
+        written = [path for name, figure in figures.items() for path in save_figure(figure, folder, name)]
+        write_json(folder / "theory.json", {"checks": plain(checks), "curves": plain(curves)})
+        console.print(f"Files: {len(written)} figures, theory.json in {escape(str(folder))}.", highlight=False)
     return 0 if all(found.passed for found in checks) else 1
 
 
-def _print_algorithm(label: str, model: LinearTransformer, task: Task, as_code: bool, seed: int) -> int:
+def _print_algorithm(
+    label: str, model: LinearTransformer, task: Task, as_code: bool, seed: int, sequences: int | None
+) -> int:
     from ridgeformer.analysis.explanation import algorithm
 
-    found = algorithm(model, task, label, seed)
+    found = algorithm(model, task, label, seed, sequences)
     sys.stdout.write(found.as_code() if as_code else found.as_latex())
     return 0
 
@@ -139,12 +160,12 @@ def _print_algorithm(label: str, model: LinearTransformer, task: Task, as_code: 
 def _simplest(
     model: LinearTransformer, task: Task, folder: Path | None, json: Path | None, sequences: int, seed: int
 ) -> int:
-    from ridgeformer.analysis.explanation import plain
+    from ridgeformer.analysis.explanation import plain, task_as_json
     from ridgeformer.analysis.few_constants import simplest
     from ridgeformer.analysis.figures import ladder_figure
-    from ridgeformer.analysis.style import save_figure
     from ridgeformer.analysis.tables import print_simplest
     from ridgeformer.baselines import AdaRR, Bayes
+    from ridgeformer.drawing import save_figure
 
     with _Progress() as progress:
         found = simplest(
@@ -155,20 +176,14 @@ def _simplest(
             references={"AdaRR": AdaRR(), "Bayes": Bayes(task.prior)},
             on_stage=progress.show,
         )
-    print_simplest(found, _console())
-    record = {"task": _plain_task(task), **{k: v for k, v in plain(found).items() if k != "task"}}
+    print_simplest(found, output_console(_PIPE_WIDTH))
+    record = {"task": task_as_json(task), **{k: v for k, v in plain(found).items() if k != "task"}}
     if json is not None:
-        _write_json(json, record)
+        write_json(json, record)
     if folder is not None:
-        _write_json(folder / "simplest.json", record)
+        write_json(folder / "simplest.json", record)
         save_figure(ladder_figure(found), folder, "simplest")
     return 0
-
-
-def _plain_task(task: Task) -> dict[str, Any]:
-    from ridgeformer.analysis.explanation import task_as_json
-
-    return task_as_json(task)
 
 
 class _Progress:
@@ -207,17 +222,14 @@ def _load(name: str | None) -> tuple[LinearTransformer | None, str]:
     return ridgeformer.load(name), model_labels([name])[0]
 
 
-def _task(label: str, model: LinearTransformer, noise: str | None, context: int | None) -> Task:
+def _task(model: LinearTransformer, noise: str | None, context: int | None) -> Task:
     """What to draw: as asked, else as the model was trained, else the defaults of `Task`."""
-    told = model.info.get("task", {})
-    if not isinstance(told, Mapping) or not isinstance(told.get("noise", ""), str):
-        raise InputError(f"{shortened(label)} does not say in a readable form what it was trained on.")
-    default = Task()
-    return Task(
-        model.dim,
-        told.get("context", default.context) if context is None else context,
-        told.get("noise", default.prior.spec) if noise is None else noise,
-    )
+    if noise is not None and context is not None:
+        return Task(model.dim, context, noise)
+    from ridgeformer.analysis.explanation import trained_on
+
+    told = trained_on(model) or Task()
+    return Task(model.dim, told.context if context is None else context, told.prior if noise is None else noise)
 
 
 def _folder(out: Path | None) -> Path | None:
@@ -228,14 +240,3 @@ def _folder(out: Path | None) -> Path | None:
         except OSError as failed:
             raise InputError(f"Cannot make the folder {shortened(str(out))}: {failed.strerror or failed}.") from failed
     return out
-
-
-def _console() -> Console:
-    """Tables at full width when they go to a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    text = json_module.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(path, f"{text}\n".encode())

@@ -9,12 +9,14 @@
 | Theorem 5.2 | two layers reach optimal ridge regression at two noise levels | `two_layer` |
 | Section 5.3 | ω_xy adapts the step size to the noise | `step_size` |
 
-`run_checks` holds all of them against numbers. Plain NumPy in float64; slips of the print are named where they occur.
+`run_checks` holds all of them against numbers, `theory_curves` has those that are limits as curves. Plain NumPy in
+float64; slips of the print are named where they occur.
 """
 
 from __future__ import annotations
 
 from ridgeformer.theory.checks import run_checks
+from ridgeformer.theory.curves import Curves, StepCurve, step_curve, theory_curves
 from ridgeformer.theory.implicit_model import ImplicitModel, Statistics, difference_from_tokens, implicit_models
 from ridgeformer.theory.measure import Check
 from ridgeformer.theory.momentum import MomentumLayer, difference_from_recursion, momentum_layers
@@ -29,6 +31,7 @@ from ridgeformer.theory.nonlinear_limit import (
 from ridgeformer.theory.second_order import (
     IterationCount,
     condition_excesses,
+    error_on_both_ends,
     iteration_counts,
     layer_bound,
     layers_needed,
@@ -41,10 +44,12 @@ __all__ = [
     "Check",
     "Convergence",
     "CosineRecord",
+    "Curves",
     "ImplicitModel",
     "IterationCount",
     "MomentumLayer",
     "Statistics",
+    "StepCurve",
     "StepSize",
     "adaptive_step_network",
     "condition_excesses",
@@ -53,6 +58,7 @@ __all__ = [
     "difference_from_recursion",
     "difference_from_tokens",
     "effective_step_size",
+    "error_on_both_ends",
     "exact_step",
     "examples_needed",
     "expected_cosine",
@@ -67,5 +73,7 @@ __all__ = [
     "reachable_cosine",
     "run_checks",
     "second_order_network",
+    "step_curve",
+    "theory_curves",
     "two_layer_network",
 ]

@@ -71,6 +71,16 @@ def condition_excesses(kappa: float, layers: int) -> list[float]:
     return excesses
 
 
+def error_on_both_ends(kappa: float, layers: int) -> float:
+    """‖ŵ − w*‖ / ‖w*‖ after so many layers, the last a gradient step, if Σ has no eigenvalues but μ and ν = κ μ.
+
+    The step 2/(ν + μ) turns an eigenvalue s into an error |1 − 2s/(ν + μ)|: (κ − 1)/(κ + 1) at both ends of what the
+    other layers left, and less between them.
+    """
+    excess = condition_excesses(kappa, whole_number("layers", layers, 1) - 1)[-1]
+    return excess / (2 + excess)
+
+
 def layers_needed(kappa: float, epsilon: float) -> int:
     """Layers of the network for condition number κ and accuracy ε: preconditioning layers, and one gradient step."""
     excess, epsilon = _check_kappa(kappa) - 1, _check_epsilon(epsilon)

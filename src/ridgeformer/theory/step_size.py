@@ -62,10 +62,14 @@ def printed_step(omega_xy: float, omega_yx: float, context: Context) -> Array:
     return -omega_yx * (1 + omega_xy * residual_energy)
 
 
+def step_behind(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
+    """η = −ω_yx (1 + ω_xy λ^l) behind the layers that led to ``state``, (batch,)."""
+    return -omega_yx * (1 + omega_xy * state.statistics(context).energy)
+
+
 def two_layer_update(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
     """w after a layer with ω_xy alone and one with ω_yx alone, from any state; (batch, d)."""
-    _, cross, energy = state.statistics(context)
-    step = -omega_yx * (1 + omega_xy * energy)
+    cross, step = state.statistics(context).cross, step_behind(state, context, omega_xy, omega_yx)
     kept = 1 - step * omega_xy * dot(cross, cross)
     return kept[:, None] * state.w + step[:, None] * times(transposed(state.M), cross)
 

@@ -143,8 +143,8 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
     starts = 0 if given else 3 if config.layers == 4 else 1
     steps = config.steps or (9_000 if given else 12_000)
     batch = config.batch or (2048 if config.layers == 4 else 1024)
-    # Four layers are the fewest that are trained this way, and the only ones that features alone can make explode.
-    widen = _WIDEN_MINED if config.layers == 4 else 1.0
+    # Features alone can make the shallower of these models explode.
+    widen = _WIDEN_MINED if config.layers == 4 or _tamed(config) else 1.0
     pool = 64 if config.layers == 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers == 4 else 2e-3)
     scale = _full_scale(config.layers)
@@ -184,15 +184,16 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
 
 
 def _tamed(config: TrainConfig) -> list[PoolLeg]:
-    """Last legs for FULL models of four layers with little noise, which explode where Σ has a large eigenvalue.
+    """Last legs for FULL models of four or five layers with little noise: they explode at large eigenvalues of Σ.
 
     Features are widened little by little: on a pool that is all explosions at once, second order would go far away.
     """
-    if config.layers > SHALLOW + 1 or mean_variance(config.task.prior) >= _SOME_NOISE:
+    noise = mean_variance(config.task.prior)
+    if config.layers > (4 if noise >= _QUIET else 5) or noise >= _SOME_NOISE:
         return []
     return [
-        PoolLeg(name=f"widen {widen:g}", steps=25, pool=131_072, widen=widen, tolerance=_TAMED)
-        for widen in (1.03, 1.06, 1.1, 1.13)
+        PoolLeg(name=f"widen {widen:g}", steps=30, pool=131_072, widen=widen, tolerance=0.1)
+        for widen in (1.02, 1.04, 1.06, 1.08, 1.1, 1.12)
     ]
 
 
