@@ -192,7 +192,7 @@ def _tamed(config: TrainConfig) -> list[PoolLeg]:
     if config.layers > (4 if noise >= _QUIET else 5) or noise >= _SOME_NOISE:
         return []
     return [
-        PoolLeg(name=f"widen {widen:g}", steps=30, pool=131_072, widen=widen, tolerance=0.1)
+        PoolLeg(name=f"widen {widen:g}", steps=30, start="best", pool=131_072, widen=widen, tolerance=0.1)
         for widen in (1.02, 1.04, 1.06, 1.08, 1.1, 1.12)
     ]
 
