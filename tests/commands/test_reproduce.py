@@ -17,8 +17,10 @@ from ridgeformer.commands.reproduce import reproduce
 from ridgeformer.experiments import baseline_page
 from ridgeformer.experiments.table1 import Table1
 
-SMALL = ("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report", "--seeds", 0)
-SMALL = (*SMALL, "--sequences", 2000)
+SMALL = (
+    *("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report"),
+    *("--seeds", 0, "--sequences", 2000),
+)
 
 
 @pytest.fixture(scope="module")

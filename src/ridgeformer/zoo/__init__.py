@@ -77,7 +77,7 @@ def _file(name: str) -> bytes:
 
 def _is_file(source: str) -> bool:
     try:
-        return Path(source).exists()
+        return Path(source).is_file()  # a folder of that name is none: 'explain NAME --out NAME' makes one
     except (OSError, ValueError):  # too long for a name, or a null byte
         return False
 
