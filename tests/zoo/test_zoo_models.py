@@ -15,7 +15,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer import zoo
 from ridgeformer.errors import InputError
-from ridgeformer.experiments.cells import grid_cells
+from ridgeformer.experiments.cells import Cell, beyond_cells, grid_cells
 from ridgeformer.training.config import TrainConfig
 from support import one_sentence
 
@@ -180,16 +180,19 @@ def sample_of(names: tuple[str, ...], count: int = 12) -> list[str]:
     return [names[number] for number in sorted(chosen)]
 
 
-def test_zoo_has_at_least_200_models_all_of_them_cells_of_the_grid() -> None:
-    assert len(SHIPPED) >= 200
-    assert set(SHIPPED) <= {cell.name for cell in grid_cells()}
+def all_cells() -> dict[str, Cell]:
+    return {cell.name: cell for cell in (*grid_cells(), *beyond_cells())}
+
+
+def test_zoo_has_every_model_of_the_grid_and_beyond_it_and_no_other() -> None:
+    assert set(SHIPPED) == set(all_cells())
 
 
 def test_every_shipped_model_is_the_one_its_name_says() -> None:
-    cells = {cell.name: cell for cell in grid_cells()}
+    cells = all_cells()
     for name in SHIPPED:
         model, cell = rf.load(name), cells[name]
-        assert (model.kind, model.layers, model.dim) == (cell.model, cell.layers, 10)
+        assert (model.kind, model.layers, model.heads, model.dim) == (cell.model, cell.layers, cell.heads, 10)
         assert model.info["task"] == {"dim": 10, "context": 20, "noise": cell.noise}
         assert model.info["training"]["seed"] == cell.seed
         assert math.isfinite(model.info["evaluation"]["adjusted_loss"])
