@@ -170,9 +170,10 @@ def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contex
 
 
 @pytest.mark.parametrize(
-    ("noise", "layers", "tamed"), [("uniform:2", 4, True), ("uniform:5", 4, False), ("uniform:2", 5, False)]
+    ("noise", "layers", "tamed"),
+    [("uniform:5", 3, True), ("uniform:2", 4, True), ("uniform:5", 4, False), ("uniform:2", 5, False)],
 )
-def test_full_recipe_of_four_layers_ends_with_ever_wider_features_where_noise_is_little(
+def test_full_recipe_of_few_layers_or_little_noise_ends_with_ever_wider_features(
     noise: str, layers: int, tamed: bool
 ) -> None:
     plan = legs(TrainConfig(model="full", layers=layers, noise=noise))

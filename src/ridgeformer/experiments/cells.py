@@ -22,6 +22,8 @@ BEYOND_PRIORS = (SEEDED_PRIOR, "categorical:1+3", "categorical:1+3+5")
 BEYOND_SIZES = ((8, 1), (10, 1), (12, 1), (7, 2), (7, 4), (12, 2))
 """(layers, heads) of the models beyond the paper's."""
 
+_DEEPEST = max(layers for layers, _ in BEYOND_SIZES)
+_STEPS_ON_THE_WAY = 6_000  # of models beyond the paper's from which others start
 # A noise level is learned sooner from the weights of a neighbouring one; uniform:5 is where the chains begin.
 _NEIGHBOUR = {
     "uniform:6": "uniform:5",
@@ -68,7 +70,7 @@ class Cell:
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
         if self.noise == "uniform:0":
             return replace(self, model="gdpp")
-        if self.model == "full" and self.layers <= SHALLOW:
+        if self.model == "full" and self.layers < SHALLOW:
             return replace(self, model="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
         return None if neighbour is None else replace(self, noise=neighbour)
@@ -82,6 +84,7 @@ class Cell:
             noise=self.noise,
             seed=self.seed,
             heads=self.heads,
+            steps=_STEPS_ON_THE_WAY if self.model == "full" and self.beyond and self.layers < _DEEPEST else None,
             start=None if self.parent is None else self.parent.name,
             sequences=self.sequences,
         )

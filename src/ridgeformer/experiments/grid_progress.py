@@ -22,8 +22,10 @@ def expected_seconds(cell: Cell) -> float:
         return 3.0
     if cell.model == "diag":
         return 6.0 + cell.layers * (1.0 if cell.parent else 2.0)
-    if cell.layers <= SHALLOW:
+    if cell.layers < SHALLOW:
         return 12.0
+    if cell.layers == SHALLOW:
+        return 90.0
     return cell.layers * (1 + cell.heads) * (2.0 if cell.parent else 3.0)
 
 

@@ -85,7 +85,7 @@ def legs(config: TrainConfig) -> tuple[Leg, ...]:
         return (SpectralLeg(name="spectral", steps=1, start="init"),)
     if config.model == "diag":
         return _diagonal(config)
-    return _shallow_full(config) if config.layers <= SHALLOW else _deep_full(config)
+    return _shallow_full(config) if config.layers < SHALLOW else _deep_full(config)
 
 
 def _paper(config: TrainConfig) -> tuple[Leg, ...]:
@@ -118,7 +118,7 @@ _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 
 _SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
 _TAMED = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
 SHALLOW = 3
-"""Layers up to which tails are fat, and a FULL model gains next to nothing on a DIAG one but finds worse minima."""
+"""Layers up to which tails are fat. With fewer a FULL model gains next to nothing on a DIAG one, from worse minima."""
 
 
 def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
@@ -135,18 +135,18 @@ def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
 
 
 def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
-    """A few short starts at four layers, where some end in a poor minimum; the best one at length; a polish.
+    """A few short starts up to four layers, where some end in a poor minimum; the best one at length; a polish.
 
     From a given model no start is needed, and three quarters of the steps do.
     """
     given = config.start is not None
-    starts = 0 if given else 3 if config.layers == 4 else 1
+    starts = 0 if given else 3 if config.layers <= 4 else 1
     steps = config.steps or (9_000 if given else 12_000)
-    batch = config.batch or (2048 if config.layers == 4 else 1024)
+    batch = config.batch or (2048 if config.layers <= 4 else 1024)
     # Features alone can make the shallower of these models explode.
-    widen = _WIDEN_MINED if config.layers == 4 or _tamed(config) else 1.0
-    pool = 64 if config.layers == 4 else 128  # 131 072 contexts
-    rate = config.rate or (1e-3 if given or config.layers == 4 else 2e-3)
+    widen = _WIDEN_MINED if config.layers <= 4 or _tamed(config) else 1.0
+    pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
+    rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
     scale = _full_scale(config.layers)
     short = [
         AdamLeg(
@@ -184,12 +184,12 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
 
 
 def _tamed(config: TrainConfig) -> list[PoolLeg]:
-    """Last legs for FULL models of four or five layers with little noise: they explode at large eigenvalues of Σ.
+    """Last legs for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
 
     Features are widened little by little: on a pool that is all explosions at once, second order would go far away.
     """
     noise = mean_variance(config.task.prior)
-    if config.layers > (4 if noise >= _QUIET else 5) or noise >= _SOME_NOISE:
+    if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
         return []
     return [
         PoolLeg(name=f"widen {widen:g}", steps=30, start="best", pool=131_072, widen=widen, tolerance=0.1)

@@ -22,6 +22,7 @@ OnStage = Callable[[str, int], Callable[[int], None]]
 """Called with a name and the stage's share of `RECORD_PARTS`; what it returns is called with how many are done."""
 _PROFILE_PARTS, _READOUT_PARTS, _SHIFT_PARTS = 650, 270, 80  # as they share the time
 RECORD_PARTS = _PROFILE_PARTS + _READOUT_PARTS + _SHIFT_PARTS
+_MOST = 200_000  # sequences to take these shares of: lines are then finer than a pen draws
 _FEWEST = 2  # sequences that have a standard error
 
 
@@ -45,10 +46,10 @@ def make_records(
 
     ``runs``, if there are any, holds the run directories of the models; without it the record of training is left as it
     is. ``sequences`` is what Table 1 is measured on: read-outs get a fifth of it, shifts a tenth, noise levels a
-    twentieth each, since there are many of them.
+    twentieth each, since there are many of them; and none gets more than of 200 000.
     """
     sequences = whole_number("sequences", sequences, 2)
-    fifth, tenth, twentieth = (max(_FEWEST, sequences // part) for part in (5, 10, 20))
+    fifth, tenth, twentieth = (max(_FEWEST, min(sequences, _MOST) // part) for part in (5, 10, 20))
 
     def stage(name: str, parts: int) -> OnPart:
         show = on_stage(name, parts)
