@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from ridgeformer.checks import one_of
 from ridgeformer.errors import InputError
 from ridgeformer.model import KINDS
+from ridgeformer.noise import parse_noise
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import SHALLOW
+from ridgeformer.training.recipes import starts_from_diagonal
 
 PRIORS = (*(f"uniform:{level}" for level in range(8)), "categorical:1+3", "categorical:1+3+5")
 LAYERS = tuple(range(1, 8))
@@ -70,7 +71,7 @@ class Cell:
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
         if self.noise == "uniform:0":
             return replace(self, model="gdpp")
-        if self.model == "full" and self.layers < SHALLOW:
+        if self.model == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
             return replace(self, model="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
         return None if neighbour is None else replace(self, noise=neighbour)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ridgeformer.noise import mean_variance
+from ridgeformer.noise import NoisePrior, mean_variance
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import Mining
 
@@ -85,7 +85,12 @@ def legs(config: TrainConfig) -> tuple[Leg, ...]:
         return (SpectralLeg(name="spectral", steps=1, start="init"),)
     if config.model == "diag":
         return _diagonal(config)
-    return _shallow_full(config) if config.layers < SHALLOW else _deep_full(config)
+    return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _deep_full(config)
+
+
+def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
+    """Whether a FULL model is best begun as the DIAG one: with fewer layers, and with hardly any noise one more."""
+    return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _QUIET)
 
 
 def _paper(config: TrainConfig) -> tuple[Leg, ...]:
@@ -191,9 +196,10 @@ def _tamed(config: TrainConfig) -> list[PoolLeg]:
     noise = mean_variance(config.task.prior)
     if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
         return []
+    most = 20 if config.layers == SHALLOW and noise < _SOME_NOISE else 12
     return [
-        PoolLeg(name=f"widen {widen:g}", steps=30, start="best", pool=131_072, widen=widen, tolerance=0.1)
-        for widen in (1.02, 1.04, 1.06, 1.08, 1.1, 1.12)
+        PoolLeg(name=f"widen {percent} %", steps=30, start="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1)
+        for percent in range(2, most + 1, 2)
     ]
 
 
