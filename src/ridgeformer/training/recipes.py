@@ -90,7 +90,7 @@ def legs(config: TrainConfig) -> tuple[Leg, ...]:
 
 def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
     """Whether a FULL model is best begun as the DIAG one: with fewer layers, and with hardly any noise one more."""
-    return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _QUIET)
+    return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
 
 
 def _paper(config: TrainConfig) -> tuple[Leg, ...]:
@@ -120,6 +120,7 @@ _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
 _WIDEN_MINED = 1.3  # mined contexts are to be extreme; one in a million has an eigenvalue of 90, three times the usual
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
+_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers gain nothing on DIAG ones but fatter tails
 _SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
 _TAMED = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
 SHALLOW = 3
