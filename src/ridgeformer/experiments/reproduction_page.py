@@ -39,7 +39,7 @@ def write_reproduction_page(
 def _time(models: Mapping[Cell, LinearTransformer], runs: Path) -> str:
     machine, lines = describe_machine(), []
     for what, cells in (
-        ("the paper's grid", [cell for cell in models if not cell.beyond]),
+        ("of the paper's grid", [cell for cell in models if not cell.beyond]),
         ("beyond the paper", [cell for cell in models if cell.beyond]),
     ):
         found = read_times(runs, cells)
@@ -47,7 +47,7 @@ def _time(models: Mapping[Cell, LinearTransformer], runs: Path) -> str:
             kinds = ", ".join(f"{kind} {seconds / 60:.0f}" for kind, seconds in found.by_kind.items())
             name, seconds = found.slowest
             lines.append(
-                f"* {found.cells} models of {what}: {found.wall_seconds / 60:.0f} minutes, in which the workers had "
+                f"* {found.cells} models {what}: {found.wall_seconds / 60:.0f} minutes, in which the workers had "
                 f"{found.core_seconds / found.worker_seconds:.0%} of a core each, so {found.idle_seconds / 60:.0f} "
                 f"minutes on idle cores; {found.core_seconds / 60:.0f} core minutes ({kinds}), of which the slowest "
                 f"model, {name}, took {seconds / 60:.1f}."

@@ -118,7 +118,7 @@ def figure_7(results: Results) -> Drawing:
             row[0].set_ylabel(f"{METHOD_NAMES[method]}\n{LOSS}")
         for axis in axes[-1]:
             axis.set_xlabel("σ")
-        legend_below(figure, [_profile_handle(layer) for layer in SEEDED_LAYERS])
+        legend_below(figure, [_profile_handle(layer) for layer in SEEDED_LAYERS], 4)
     return Drawing(figure, (*notes.lines(), _seeds_note(record)))
 
 
