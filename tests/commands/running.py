@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import ridgeformer as rf
+from ridgeformer.cli import main
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("RIDGEFORMER_THREADS")},
@@ -69,3 +70,22 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
 def read_json(path: Path) -> Any:
     """Strict: NaN and Infinity are not JSON."""
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of the entry point in this process."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    code = left.value.code
+    assert isinstance(code, int)
+    return code, printed.out, printed.err
+
+
+def refuses(capsys: pytest.CaptureFixture[str], hint: str, *arguments: object) -> None:
+    """The entry point answers with one sentence that has the hint in it, and exit code 2."""
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert hint in err
+    assert err.startswith("ridgeformer: ")
+    assert err.count("\n") == 1

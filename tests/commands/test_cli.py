@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tyro
-from running import complaint, read_json, succeeds
+from running import call, complaint, read_json, succeeds
 
 import ridgeformer as rf
 from ridgeformer.bench.config import SECTIONS, BenchConfig
-from ridgeformer.cli import main
 from ridgeformer.commands.bench import bench
 from ridgeformer.commands.output import output_console, write_json
 from ridgeformer.errors import InterruptedRunError, RidgeformerError
@@ -31,16 +30,6 @@ FLAGS = {
     "zoo": "build into json",
     "bench": "repeats quick only training ablations json markdown",
 }
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """(exit code, stdout, stderr) of the entry point in this process."""
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    printed = capsys.readouterr()
-    code = left.value.code
-    assert isinstance(code, int)
-    return code, printed.out, printed.err
 
 
 @pytest.mark.parametrize("name", FLAGS)

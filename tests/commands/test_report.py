@@ -5,20 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import complaint, succeeds
+from running import call, complaint, succeeds
 
 from made_up_results import made_up, write_results
-from ridgeformer.cli import main
 from ridgeformer.commands.report import report
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """(exit code, stdout, stderr) of the entry point in this process."""
-    with pytest.raises(SystemExit) as left:
-        main(["report", *map(str, arguments)])
-    printed = capsys.readouterr()
-    assert isinstance(left.value.code, int)
-    return left.value.code, printed.out, printed.err
 
 
 def test_report_of_the_default_folder_draws_into_its_subfolder(tmp_path: Path) -> None:
@@ -40,7 +30,9 @@ def test_report_writes_chosen_figures_and_formats_and_then_the_page(
 
     monkeypatch.setattr("ridgeformer.page.write_page", fake)
     folder = write_results(tmp_path / "r", weights=made_up("weights").as_json() | {"models": weights_of_another()})
-    code, out, err = call(capsys, folder, "--out", tmp_path / "o", "--figures", "4", "depth", "--formats", "svg", "pdf")
+    code, out, err = call(
+        capsys, "report", folder, "--out", tmp_path / "o", "--figures", "4", "depth", "--formats", "svg", "pdf"
+    )
     assert (code, err) == (0, "")
     names = {path.name for path in (tmp_path / "o").iterdir()}
     assert names == {f"figure-{name}.{suffix}" for name in ("4", "depth") for suffix in ("svg", "pdf")}
@@ -88,7 +80,7 @@ def test_report_refuses_what_it_cannot_draw_with_one_sentence(
     arguments: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", "training")
-    code, out, err = call(capsys, folder, *arguments)
+    code, out, err = call(capsys, "report", folder, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("ridgeformer: ")
     assert sentence in err
@@ -98,14 +90,14 @@ def test_report_refuses_what_it_cannot_draw_with_one_sentence(
 def test_report_of_a_damaged_record_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_results(tmp_path / "r")
     (folder / "table1.json").write_text('{"record": "table1", "entries": [{"method": "full"')
-    code, _, err = call(capsys, folder)
+    code, _, err = call(capsys, "report", folder)
     assert code == 2
     assert err.startswith(f"ridgeformer: {folder / 'table1.json'} is cut off or is not JSON")
     assert err.count("\n") == 1
 
 
 def test_help_names_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capsys, "--help")
+    code, out, _ = call(capsys, "report", "--help")
     assert code == 0
     for flag in ("--out", "--formats", "--figures", "--no-page", "RESULTS"):
         assert flag in out

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import read_json, ridgeformer, start, succeeds, wait_for
+from running import read_json, refuses, ridgeformer, start, succeeds, wait_for
 
 import ridgeformer as rf
 from ridgeformer.baselines import ConstRR, TunedRR
@@ -126,17 +126,10 @@ REFUSED = {
 def test_bad_input_is_one_sentence(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ridgeformer.cli import main
-
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
     arguments, hint = REFUSED[name]
-    with pytest.raises(SystemExit) as left:
-        main(["reproduce", "--train", *arguments])
-    printed = capsys.readouterr()
-    assert left.value.code == 2
-    assert hint in printed.err
-    assert printed.err.count("\n") == 1
+    refuses(capsys, hint, "reproduce", "--train", *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from running import complaint, read_json, ridgeformer, start, succeeds, wait_for
+from running import complaint, read_json, refuses, ridgeformer, start, succeeds, wait_for
 
 import ridgeformer as rf
 from ridgeformer.commands.train import config_from_arguments
@@ -99,20 +99,11 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 def test_bad_input_is_one_sentence_and_leaves_no_files(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ridgeformer.cli import main
-
     monkeypatch.chdir(tmp_path)
     Path("bad.json").write_text('{"layer": 3}')
     Path("broken.json").write_text("{")
     arguments, hint = REFUSED[name]
-    with pytest.raises(SystemExit) as left:
-        main(["train", *map(str, arguments)])
-    printed = capsys.readouterr()
-    assert left.value.code == 2
-    assert hint in printed.err
-    assert printed.err.startswith("ridgeformer: ")
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+    refuses(capsys, hint, "train", *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "broken.json"]
 
 

@@ -5,12 +5,15 @@ What recipes consist of is the subject of test_config.py; that runs can be cut, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ridgeformer.training import TrainConfig, spectral, steps
 from ridgeformer.training.hard_contexts import Mining
 from ridgeformer.training.recipes import AdamLeg, DiagonalLeg, Leg, PoolLeg, SpectralLeg
+from ridgeformer.training.steps import StepInfo
 
 _SIZES: dict[str, Any] = {"dim": 3, "context": 8, "batch": 32, "sequences": 500}
 
@@ -26,6 +29,8 @@ WARM = TrainConfig(model="diag", layers=2, noise="uniform:1", **_SIZES)
 """From a given model, to be named in ``start``; float32."""
 GDPP = TrainConfig(model="gdpp", layers=2, noise="uniform:2", **_SIZES)
 """The GD++ fit and nothing else."""
+CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER}
+"""Runs that between them have every kind of leg and state."""
 
 
 def _start(number: int, rate: float = 1e-2) -> AdamLeg:
@@ -90,3 +95,21 @@ def install(setattr_: Callable[[Any, str, Any], None] = setattr) -> None:
     setattr_(steps, "_SELECT_SEQUENCES", 4096)
     for name, value in {"_STARTS": 2, "_ITERATIONS": 50}.items():
         setattr_(spectral, name, value)
+
+
+class StopAfter:
+    """A callback that presses Ctrl-C after this many steps of a run."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+
+    def __call__(self, info: StepInfo) -> None:
+        if info.total >= self.total:
+            raise KeyboardInterrupt
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """SHA-256 of the weights, the optimiser's last state, the history and the result."""
+    last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
+    files = [folder / "history.jsonl", folder / "result.json", folder / "model.safetensors", last]
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ridgeformer.drawing import drawable
+from ridgeformer.evaluation.result import NORMAL_95
 from ridgeformer.experiments.cells import LAYERS, PRIORS
 from ridgeformer.experiments.results import Results
 from ridgeformer.experiments.table1 import METHOD_NAMES, Entry, Table1
@@ -16,7 +17,6 @@ from ridgeformer.figures.look import (
     LOOKS,
     LOSS,
     MODELS,
-    NORMAL_95,
     RIDGES,
     Drawing,
     Notes,

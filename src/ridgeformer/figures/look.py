@@ -28,7 +28,6 @@ RIDGES = ("constrr", "adarr", "tunedrr")
 LOSS = "adjusted loss"
 NOISE_LEVEL = "noise level σ"
 PAPER = "hollow: as printed in the paper"
-NORMAL_95 = 1.96  # standard errors in the bars and bands of one model
 _PRINTED = {
     "font.size": 7.0,
     "axes.titlesize": 7.5,

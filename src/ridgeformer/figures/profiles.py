@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ridgeformer.drawing import drawable
+from ridgeformer.evaluation.result import NORMAL_95
 from ridgeformer.experiments.cells import SEEDED_PRIOR
 from ridgeformer.experiments.records.profiles import DEPTH, EVERY_DEPTH, ProfilePanel, ProfilesRecord
 from ridgeformer.experiments.results import Results
@@ -19,7 +20,6 @@ from ridgeformer.figures.look import (
     LOSS,
     MODELS,
     NOISE_LEVEL,
-    NORMAL_95,
     RIDGES,
     Drawing,
     Notes,

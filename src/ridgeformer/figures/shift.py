@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from ridgeformer.evaluation.result import NORMAL_95
 from ridgeformer.evaluation.shift_table import ShiftResult
 from ridgeformer.experiments.records.shift import ShiftScenario
 from ridgeformer.experiments.results import Results
 from ridgeformer.figures.look import (
     LOOKS,
-    NORMAL_95,
     Drawing,
     legend_below,
     literal,
