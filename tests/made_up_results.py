@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.model import KINDS
+from ridgeformer.core.task import Task
 from ridgeformer.evaluation import ShiftResult, default_scenarios
-from ridgeformer.experiments.cells import (
+from ridgeformer.reproduction.cells import (
     BEYOND_PRIORS,
     BEYOND_SIZES,
     LAYERS,
@@ -18,7 +20,8 @@ from ridgeformer.experiments.cells import (
     SEEDED_PRIOR,
     SEEDS,
 )
-from ridgeformer.experiments.records import (
+from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.reproduction.records import (
     ModelReadout,
     ModelWeights,
     ProfilePanel,
@@ -32,13 +35,10 @@ from ridgeformer.experiments.records import (
     TrainingRecord,
     WeightsRecord,
 )
-from ridgeformer.experiments.records.profiles import DEPTH, EVERY_DEPTH, EVERY_DEPTH_PRIORS, profile_levels
-from ridgeformer.experiments.records.readouts import LEVELS
-from ridgeformer.experiments.records.weights import SHOWN
-from ridgeformer.experiments.table1 import BASELINES, Entry, Table1
-from ridgeformer.model import KINDS
-from ridgeformer.paper import printed_loss
-from ridgeformer.task import Task
+from ridgeformer.reproduction.records.profiles import DEPTH, EVERY_DEPTH, EVERY_DEPTH_PRIORS, profile_levels
+from ridgeformer.reproduction.records.readouts import LEVELS
+from ridgeformer.reproduction.records.weights import SHOWN
+from ridgeformer.reproduction.table1 import BASELINES, Entry, Table1
 
 RECORDS = ("table1", "profiles", "readouts", "weights", "training", "shift")
 PREDICTORS = ("GD++ 7", "DIAG 7", "FULL 7", "ConstRR", "AdaRR", "TunedRR", "Bayes limit")

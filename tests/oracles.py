@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ridgeformer as rf
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 from support import Examples
 
 jax.config.update("jax_enable_x64", True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 import ridgeformer as rf
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 KINDS = ("gdpp", "diag", "full")
 FLOAT32_EPS = float(np.finfo(np.float32).eps)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from ridgeformer import baselines
 from ridgeformer._version import __version__
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError, RidgeformerError
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import Categorical, Fixed, NoisePrior, Uniform, parse_noise
+from ridgeformer.core.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.objective import loss_and_gradient, losses_and_gradient_on
+from ridgeformer.core.task import ContextDraw, Task, TokenDraw
+from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.evaluation import Comparison, Evaluation, compare, evaluate, layerwise, profile, shift_table
-from ridgeformer.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import Categorical, Fixed, NoisePrior, Uniform, parse_noise
-from ridgeformer.objective import loss_and_gradient, losses_and_gradient_on
-from ridgeformer.task import ContextDraw, Task, TokenDraw
 from ridgeformer.training import TrainConfig, TrainResult, train
 from ridgeformer.zoo import load
 

@@ -1,5 +1,5 @@
 """``python -m ridgeformer`` is the ``ridgeformer`` command."""
 
-from ridgeformer.cli import main
+from ridgeformer.cli.main import main
 
 main()

@@ -21,8 +21,8 @@ from ridgeformer.analysis.diagonal import diagonal_fit
 from ridgeformer.analysis.diagonal_model import diagonal_model
 from ridgeformer.analysis.omega import inert, natural_units
 from ridgeformer.analysis.retune import jacobian, masked_form
-from ridgeformer.forward import gram_weights
-from ridgeformer.types import Array
+from ridgeformer.core.forward import gram_weights
+from ridgeformer.core.notation import Array
 from support import make_examples, relative_error, tame_model
 
 TASK = rf.Task(3, 9, "uniform:2")

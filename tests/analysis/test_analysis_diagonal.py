@@ -15,8 +15,8 @@ from ridgeformer.analysis import (
     model_from_omega,
     omega_of,
 )
-from ridgeformer.forward import gram_weights
-from ridgeformer.types import Array
+from ridgeformer.core.forward import gram_weights
+from ridgeformer.core.notation import Array
 from support import make_examples, one_sentence, relative_error, tame_model
 
 ROUNDING = 1e-10

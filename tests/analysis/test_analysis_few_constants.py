@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from prose import claim
 
 import ridgeformer as rf
 from ridgeformer.analysis import FORMS, Description, Simplest, few_constants, inert, model_from_omega, simplest
 from ridgeformer.analysis.few_constants import effective_constants
 from ridgeformer.analysis.forms import geometric
-from ridgeformer.analysis.prose import claim
 from ridgeformer.analysis.travel import energy_decay, journey
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.evaluation import Difference, Evaluation
 from support import one_sentence
 

@@ -19,7 +19,7 @@ from ridgeformer.analysis import (
 )
 from ridgeformer.analysis.implied_noise import rank_correlation
 from ridgeformer.analysis.samples import noise_bands, typical
-from ridgeformer.forward import gram_weights
+from ridgeformer.core.forward import gram_weights
 from ridgeformer.theory import momentum_layers
 from support import make_examples, one_sentence, relative_error, tame_model
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ridgeformer.analysis.theory_figures import theory_figures
+from ridgeformer.plots.theory_figures import theory_figures
 from ridgeformer.theory import Curves, theory_curves
 
 

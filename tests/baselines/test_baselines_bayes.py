@@ -9,8 +9,8 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Predictor, compare
-from ridgeformer.types import Array
 from support import make_examples, one_sentence
 
 POSTERIOR_TOLERANCE = 1e-6  # what the brute-force grids reach; the quadrature itself is good to 1e-10

@@ -8,7 +8,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer.baselines import AdaRR, IterativeAdaRR
 from ridgeformer.baselines.iterative import eigenvalue_bound, iterations_needed
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 from support import make_examples, relative_error
 
 SHAPES = [(1, 1), (1, 5), (10, 20), (10, 10), (6, 4), (7, 1)]

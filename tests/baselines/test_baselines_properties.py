@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 from support import Examples, make_examples, relative_error
 
 PREDICTORS = (

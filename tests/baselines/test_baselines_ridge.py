@@ -10,7 +10,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 from support import make_examples, one_sentence, relative_error, run_python
 
 # Σ has the squared condition number of the data, up to 1e4 here: 1e-16 · 1e4 and room for both solvers.

@@ -11,9 +11,9 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import AdaRR, ConstRR, TunedRR, tuning
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose
 from ridgeformer.evaluation import compare, draw_chunks
-from ridgeformer.streams import Purpose
-from ridgeformer.types import Array
 from support import run_python
 
 CONTEXTS = 4000  # instead of 200 000: enough to tell good parameters from bad, and soon done

@@ -16,7 +16,7 @@ from ridgeformer.bench.attention import (
     softmax_attention,
 )
 from ridgeformer.bench.long_contexts import one_context
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 from support import relative_error
 
 TOLERANCE = 1e-12  # float64; the same sums in another order

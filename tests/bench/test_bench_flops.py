@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ridgeformer.adjoint import reference_loss_and_gradient
 from ridgeformer.bench.flops import multiply_adds
-from ridgeformer.draws import GramDraw
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.gradient import reference_loss_and_gradient
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
 
 
 class Counter:

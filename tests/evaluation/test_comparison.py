@@ -13,8 +13,8 @@ import pytest
 import ridgeformer as rf
 from ridgeformer import evaluation
 from ridgeformer.baselines import OLS, AdaRR, ConstRR, Oracle
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Predictor, adjusted_losses, compare, draw_chunks, evaluate, losses
-from ridgeformer.types import Array
 from support import one_sentence
 
 TASK = rf.Task(dim=3, context=8, noise="uniform:2")

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Evaluation, statistics
 from ridgeformer.evaluation.result import TAIL_DOMINATED, Tally
 from ridgeformer.evaluation.statistics import Moments, Tail
-from ridgeformer.types import Array
 
 # Sums of 10 000 float64 numbers: a few hundred roundings at most, pairwise.
 CLOSE = 1e-12

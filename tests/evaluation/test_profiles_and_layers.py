@@ -10,8 +10,8 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, Oracle
+from ridgeformer.core.random import Purpose
 from ridgeformer.evaluation import Predictor, default_levels, evaluate, layerwise, losses, profile
-from ridgeformer.streams import Purpose
 from support import KINDS, one_sentence
 
 TASK = rf.Task(dim=3, context=8, noise="uniform:2")

@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 import ridgeformer as rf
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Shifted, parse_shift
 from ridgeformer.evaluation.losses import half_square
 from ridgeformer.evaluation.shift import SCENARIOS, Tokens
-from ridgeformer.types import Array
 from support import one_sentence
 
 TASK = rf.Task(dim=4, context=12, noise="uniform:0.5-3")
@@ -137,8 +137,8 @@ def test_scenarios_combine_in_any_order() -> None:
 
 
 def test_chunks_are_draws_of_consecutive_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ridgeformer.core.random import Purpose
     from ridgeformer.evaluation import shift
-    from ridgeformer.streams import Purpose
 
     monkeypatch.setattr(shift, "_NUMBERS", 4 * 12 * 100)
     shifted = Shifted(TASK, "student:5")
@@ -151,8 +151,8 @@ def test_chunks_are_draws_of_consecutive_steps(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_scenarios_draw_comes_from_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ridgeformer.core.random import Purpose, token_rng
     from ridgeformer.evaluation import shift
-    from ridgeformer.streams import Purpose, token_rng
 
     steps: list[int] = []
 

@@ -10,10 +10,10 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, ConstRR, Oracle
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Predictor, Shifted, default_scenarios, evaluate, shift_table
 from ridgeformer.evaluation.losses import half_square
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR
-from ridgeformer.types import Array
 from support import one_sentence
 
 TASK = rf.Task(dim=3, context=10, noise="uniform:2")

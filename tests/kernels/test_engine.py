@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
 from ridgeformer.kernels import engine
 from ridgeformer.kernels.diagonal import diagonal_gradient
 from ridgeformer.kernels.full import full_gradient
 from ridgeformer.kernels.inference import diagonal_weights, full_weights
-from ridgeformer.types import Array
 from support import KINDS, as_draw, make_examples, relative_error, run_python, tame_model
 
 DTYPES = [np.float32, np.float64]
@@ -277,7 +277,7 @@ print(len(diagonal_gradient.signatures))
 def test_cache_folder_is_the_chosen_one_and_named_after_the_sources(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from ridgeformer import storage
+    from ridgeformer.core import storage
     from ridgeformer.kernels import jit
 
     monkeypatch.setenv("RIDGEFORMER_CACHE_DIR", str(tmp_path))

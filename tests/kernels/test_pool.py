@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ridgeformer.errors import InputError
+from ridgeformer.core.validation import InputError
 from ridgeformer.kernels import pool
-from ridgeformer.kernels.pool import default_threads, run_divided
+from ridgeformer.kernels.threads import default_threads, run_divided
 
 
 class Recorder:

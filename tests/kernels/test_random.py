@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ridgeformer import draws
+from ridgeformer.core import random as draws
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, philox_key
 from ridgeformer.kernels.jit import kernel
 from ridgeformer.kernels.random import fill_chi, fill_normals, log, normal_pair, philox
 from ridgeformer.kernels.vectors import lane_count, lane_numbers, load_flat, splat_word, store_flat, word_to_unit
 from ridgeformer.kernels.workspace import carve
-from ridgeformer.streams import Purpose, philox_key
-from ridgeformer.types import Array
 
 DTYPES = [np.float32, np.float64]
 KEY = philox_key(5, Purpose.TRAIN)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.draws import GramDraw, draw_gram
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw, Purpose, draw_gram, philox_key
 from ridgeformer.kernels import engine
-from ridgeformer.streams import Purpose, philox_key
-from ridgeformer.types import Array
 
 KEY = philox_key(99, Purpose.EVALUATE)
 DTYPES = [np.float32, np.float64]

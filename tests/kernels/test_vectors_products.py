@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ridgeformer.core.notation import Array
 from ridgeformer.kernels import matrices
 from ridgeformer.kernels.jit import kernel
 from ridgeformer.kernels.products import multiply_add_outer
@@ -29,7 +30,6 @@ from ridgeformer.kernels.vectors import (
     word_to_unit,
 )
 from ridgeformer.kernels.workspace import carve
-from ridgeformer.types import Array
 
 DTYPES = [np.float32, np.float64]
 

@@ -15,8 +15,8 @@ from selenium.webdriver.remote.webelement import WebElement
 
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import mark, switched_off
+from ridgeformer.core.notation import Array
 from ridgeformer.theory.step_size import effective_step_size
-from ridgeformer.types import Array
 
 TOLERANCE = 1e-6  # what the page promises; see test_javascript.py
 

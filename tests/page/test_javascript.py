@@ -11,19 +11,19 @@ from javascript import MATHS, run_javascript
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import mark, switched_off
 from ridgeformer.analysis.omega import inert
+from ridgeformer.core.notation import Array
 from ridgeformer.page.models import encode_model, encode_models, page_model_names
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.step_size import effective_step_size
-from ridgeformer.types import Array
 from support import KINDS, Examples, make_examples, relative_error, tame_model
 
 TOLERANCE = 1e-6
 """What the page promises. Float64 on both sides gives 1e-11 and better; deep models amplify rounding."""
 
 RUN = """
-const model = ridgeformer.model.decodeModel(input.model);
-const gram = ridgeformer.model.gramMatrix(input.X, input.y);
-return ridgeformer.model.runModel(model, gram, new Set(input.off ?? []));
+const model = ridgeformer.core.model.decodeModel(input.model);
+const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
+return ridgeformer.core.model.runModel(model, gram, new Set(input.off ?? []));
 """
 
 
@@ -56,8 +56,8 @@ def test_forward_pass_of_every_model_of_the_page_gives_the_weights_of_python() -
     examples = make_examples(1, 20, 10, seed=5)
     names = page_model_names()
     code = """
-    const gram = ridgeformer.model.gramMatrix(input.X, input.y);
-    const run = (encoded) => ridgeformer.model.runModel(ridgeformer.model.decodeModel(encoded), gram);
+    const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
+    const run = (encoded) => ridgeformer.core.model.runModel(ridgeformer.core.model.decodeModel(encoded), gram);
     return input.models.map(run);
     """
     payload = {"models": encode_models(names), "X": examples.X[0].tolist(), "y": examples.y[0].tolist()}
@@ -104,7 +104,7 @@ def test_switching_a_block_off_is_the_model_without_it(name: str, block: str, la
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_inert_blocks_are_those_of_python(layers: int) -> None:
-    found = run_javascript("return [...ridgeformer.model.inertBlocks(input)];", layers)
+    found = run_javascript("return [...ridgeformer.core.model.inertBlocks(input)];", layers)
     names = np.array([[f"{layer + 1}{block}" for block in ("xx", "xy", "yx", "yy")] for layer in range(layers)])
     assert sorted(found) == sorted(names[inert(layers)])
 
@@ -119,7 +119,7 @@ def test_baselines_are_those_of_python(n: int, sigma: float) -> None:
     X, w = rng.standard_normal((n, 10)), rng.standard_normal(10)
     y = X @ w + sigma * rng.standard_normal(n)
     code = """
-    const gram = ridgeformer.model.gramMatrix(input.X, input.y);
+    const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
     const known = { dim: 10, examples: input.y.length, sigma: input.sigma };
     return input.priors.map((noise) => ridgeformer.baselines.allBaselines(gram, { ...known, noise }));
     """
@@ -265,7 +265,7 @@ def test_mean_errors_are_means_over_the_sequences_that_follow() -> None:
     code = """
     const { results, settings } = ridgeformer.explorer;
     const start = settings.fromState({ seed: "3", sigma: "4" }, input);
-    const model = ridgeformer.model.decodeModel(input[0]);
+    const model = ridgeformer.core.model.decodeModel(input[0]);
     const one = (seed) => results.errors({ ...start, seed }, model, results.compute({ ...start, seed }, model));
     const mean = results.errors({ ...start, average: true }, model, results.compute(start, model));
     return { mean, singles: Array.from({ length: settings.AVERAGED }, (_, k) => one(3 + k)) };

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from made_up import records, write_records
 
-from ridgeformer.errors import InputError
-from ridgeformer.experiments.results import RECORDS
+from ridgeformer.core.validation import InputError
 from ridgeformer.page import write_page
 from ridgeformer.page.build import SCRIPTS, STYLES, page_html
 from ridgeformer.page.models import page_model_names
+from ridgeformer.reproduction.results import RECORDS
 from support import one_sentence
 
 LARGEST_PAGE = 3_000_000  # bytes; what the page may weigh

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
+from ridgeformer.core.notation import Array
 from ridgeformer.theory import implicit_model, momentum, run_checks, second_order, step_size, two_layer
 from ridgeformer.theory.measure import Check, relative_difference
-from ridgeformer.types import Array
 from support import make_examples, tame_model
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.forward import gram_weights
+from ridgeformer.core.forward import gram_weights
 from ridgeformer.theory import Curves, adaptive_step_network, step_curve, theory_curves
 from ridgeformer.theory.nonlinear_limit import PRINTED_BOUND
 from support import make_examples, tame_model

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ridgeformer as rf
-from ridgeformer.forward import layer_maps
+from ridgeformer.core.forward import layer_maps
 from ridgeformer.theory.implicit_model import (
     ImplicitModel,
     LayerBlocks,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ridgeformer as rf
+from ridgeformer.core.notation import Array
 from ridgeformer.theory.second_order import (
     condition_excesses,
     conjugate_gradient_steps,
@@ -24,7 +25,6 @@ from ridgeformer.theory.second_order import (
     next_excess,
     second_order_network,
 )
-from ridgeformer.types import Array
 from support import one_sentence
 
 kappas = st.floats(0, 12).map(lambda power: 10**power)

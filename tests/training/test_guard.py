@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.draws import GramDraw
-from ridgeformer.objective import losses_and_gradient_on
-from ridgeformer.streams import Purpose
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient_on
+from ridgeformer.core.random import GramDraw, Purpose
 from ridgeformer.training import TrainConfig, TrainingDivergedError, steps, train
 from ridgeformer.training.hard_contexts import Mining, mine
 from ridgeformer.training.pools import Pool, Watch, pool_function, sifted_pool, stretched_pool
@@ -23,7 +23,6 @@ from ridgeformer.training.quasi_newton import QuasiNewton
 from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg
 from ridgeformer.training.state import TrainState
 from ridgeformer.training.steps import StepInfo, Trainer
-from ridgeformer.types import Array
 
 CONFIG = TrainConfig(model="full", layers=2, dim=3, context=8, batch=32, sequences=500, noise="uniform:2")
 DIAGONAL = replace(CONFIG, model="diag")

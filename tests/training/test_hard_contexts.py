@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.adjoint import EXPLODED
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
+from ridgeformer.core.task import ContextDraw
 from ridgeformer.evaluation import adjusted_losses
-from ridgeformer.task import ContextDraw
 from ridgeformer.training.hard_contexts import Mining, mine, stretched, widened
-from ridgeformer.types import Array
 
 TASK = rf.Task(dim=3, context=8, noise="uniform:2")
 MINING = Mining(pool=40, keep=50, memory=120, stretch=1.5)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient_on
+from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.objective import losses_and_gradient_on
-from ridgeformer.streams import Purpose, token_rng
 from ridgeformer.training.pools import Pool, pool_function, sifted_pool, stretched_pool
-from ridgeformer.types import Array
 from support import relative_error, tame_model
 
 LEVELS = 4  # of stretching

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from ridgeformer.core.notation import Array
 from ridgeformer.training import quasi_newton
 from ridgeformer.training.quasi_newton import Function, QuasiNewton
-from ridgeformer.types import Array
 
 
 def quadratic(size: int, condition: float) -> tuple[Function, Array]:

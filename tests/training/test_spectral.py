@@ -9,12 +9,12 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import ConstRR
+from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training import TrainConfig, spectral
 from ridgeformer.training.recipes import AdamLeg
 from ridgeformer.training.spectral import fit_spectrum, spectral_pool
 from ridgeformer.training.steps import Trainer
-from ridgeformer.types import Array
 from support import one_sentence, tame_model
 
 # E σ²: of U(0, b), b²/3.

@@ -14,8 +14,8 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer import zoo
-from ridgeformer.errors import InputError
-from ridgeformer.experiments.cells import Cell, beyond_cells, grid_cells
+from ridgeformer.core.validation import InputError
+from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells
 from ridgeformer.training.config import TrainConfig
 from support import one_sentence
 

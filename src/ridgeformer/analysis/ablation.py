@@ -22,10 +22,9 @@ from ridgeformer.analysis.gauge import acting_matrices
 from ridgeformer.analysis.omega import OMEGAS, inert, model_from_omega, natural_units, omega_of
 from ridgeformer.analysis.retune import Tuner
 from ridgeformer.analysis.samples import Measured, Sample, measure
-from ridgeformer.checks import one_of
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError, one_of
 
 OnDone = Callable[[int, int], None] | None
 """Called with the number of ablations done and their total."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeformer.analysis.gauge import acting_matrices, canonical_heads
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 
 NUMERICAL_RANK = 1e-6
 """Singular values below this share of ‖P‖ count as zero: above the rounding of float32 weights, 1e-7."""

@@ -10,8 +10,8 @@ from ridgeformer.analysis.diagonal import DiagonalFit
 from ridgeformer.analysis.omega import inert, model_from_omega, natural_units
 from ridgeformer.analysis.retune import Tuner
 from ridgeformer.analysis.samples import Measured, Sample, median_of, typical
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 
 _ITERATIONS = 300  # of the fit: far from a minimum at the start
 

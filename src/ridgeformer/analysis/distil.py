@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeformer.analysis.omega import OMEGAS, inert
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 _CODE = '''"""{title}
 

@@ -20,11 +20,11 @@ from ridgeformer.analysis.omega import inert, natural_units, omega_of
 from ridgeformer.analysis.retune import Tuner
 from ridgeformer.analysis.roles import MomentumTerms, StepBand, momentum_terms, step_sizes
 from ridgeformer.analysis.samples import Band, Measured, Sample, layer_progress
-from ridgeformer.errors import InputError
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 _TRACED = 2000  # contexts on which the state of every layer is followed in NumPy
 OnStage = Callable[[str, float], None] | None

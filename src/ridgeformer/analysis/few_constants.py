@@ -15,14 +15,13 @@ import numpy as np
 from ridgeformer.analysis.forms import FORMS, ConstantForm
 from ridgeformer.analysis.omega import OMEGAS, inert, model_from_omega, natural_units, omega_of
 from ridgeformer.analysis.retune import Tuner
-from ridgeformer.checks import whole_number
-from ridgeformer.errors import InputError
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, check_seed, token_rng
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.evaluation import Difference, Evaluation, compare
 from ridgeformer.evaluation.comparison import AnyPredictor
-from ridgeformer.model import LinearTransformer
-from ridgeformer.streams import Purpose, check_seed, token_rng
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 TOLERANCE = 0.05
 """How much more loss than the trained model counts as nearly as well."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from ridgeformer.analysis.omega import omega_of
 from ridgeformer.analysis.samples import Sample, typical
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError
 
 _BINS = 24  # of s, each with as many eigenvalues
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import whole_number
 
 Constants = Sequence[float] | Array
 

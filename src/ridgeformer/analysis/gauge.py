@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 
 
 def acting_matrices(model: LinearTransformer) -> tuple[Array, Array]:

@@ -9,8 +9,8 @@ import numpy as np
 from ridgeformer.analysis.samples import Sample
 from ridgeformer.baselines import Bayes
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.context import Context
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.notation import Array
 
 _GRID = 48  # penalties tried first, evenly in ln v
 _RANGE = 1e4  # from n / 1e4 to n · 1e4: beyond, ridge is least squares, or zero, to four digits

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import NoisePrior
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.distributions import NoisePrior
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
 
 OMEGAS = ("xx", "xy", "yx", "yy")
 """The order of ω everywhere: target block first. ω_xy moves x by multiples of y."""

@@ -13,14 +13,14 @@ import numpy as np
 
 from ridgeformer.analysis.omega import model_from_omega
 from ridgeformer.analysis.samples import typical
-from ridgeformer.context import Context
-from ridgeformer.draws import GramDraw
-from ridgeformer.forward import context_weights
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import context_weights
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
+from ridgeformer.core.task import Task
 from ridgeformer.training.pools import Pool, pool_function, stretched_pool
 from ridgeformer.training.quasi_newton import Function, QuasiNewton
-from ridgeformer.types import Array
 
 Form = Callable[[Array], Array]
 """θ (k,) ↦ ω (layers, 4)."""

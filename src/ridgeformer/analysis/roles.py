@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeformer.analysis.samples import Sample, median_of
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError
 from ridgeformer.theory.batched import times
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.momentum import momentum_layers
 from ridgeformer.theory.step_size import effective_step_size
-from ridgeformer.types import Array
 
 
 @dataclass(frozen=True)

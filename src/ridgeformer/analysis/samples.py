@@ -7,16 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import NoisePrior, Uniform
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import check_seed
+from ridgeformer.core.task import ContextDraw, Task
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.evaluation import Evaluation, draw_chunks
 from ridgeformer.evaluation.losses import half_square
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import NoisePrior, Uniform
-from ridgeformer.streams import check_seed
-from ridgeformer.task import ContextDraw, Task
-from ridgeformer.types import Array
 
 _BANDS = 5
 _MOST_LEVELS = 8  # of a prior with few levels of noise, each of which is then a band

@@ -12,10 +12,10 @@ from ridgeformer.analysis.omega import inert, model_from_omega, natural_units
 from ridgeformer.analysis.retune import Tuner
 from ridgeformer.analysis.roles import step_sizes
 from ridgeformer.analysis.samples import Sample
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, token_rng
+from ridgeformer.core.task import Task
 from ridgeformer.evaluation import Evaluation, evaluate
-from ridgeformer.streams import Purpose, token_rng
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 _POOL = 32_768  # with fewer, fits of all ω explode on a few fresh sequences of some tasks
 _STARTS, _SPREAD = 4, 0.3

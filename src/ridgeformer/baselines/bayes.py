@@ -10,10 +10,10 @@ import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
 from ridgeformer.baselines.posterior import Posterior, default_nodes, posterior
-from ridgeformer.checks import whole_number
-from ridgeformer.context import Context
-from ridgeformer.noise import NoisePrior, parse_noise
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import NoisePrior, parse_noise
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import whole_number
 
 _ENTRIES = 1 << 15  # contexts times nodes at a time: arrays of 256 kB, a few of which fit a core's cache
 

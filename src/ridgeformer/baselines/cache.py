@@ -10,10 +10,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from ridgeformer.errors import InputError
-from ridgeformer.noise import parse_noise
-from ridgeformer.storage import cache_root, write_whole
-from ridgeformer.task import Task
+from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.storage import cache_root, write_whole
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
 
 _LONGEST = 10_000  # bytes; a file holds about 150
 

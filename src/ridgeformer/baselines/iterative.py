@@ -14,10 +14,10 @@ import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares, estimated_variance
 from ridgeformer.baselines.ridge import AdaRR
-from ridgeformer.checks import nonnegative, whole_number
-from ridgeformer.context import Context
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import nonnegative, whole_number
 
 
 @dataclass(frozen=True)

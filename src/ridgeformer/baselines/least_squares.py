@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.notation import Array
 
 _ROUNDING = 16.0
 """Multiple of eps·(‖w‖² s_max + λ) up to which a residual is rounding; see `LeastSquares.of`. Measured on 4 000

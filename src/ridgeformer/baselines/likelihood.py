@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 
 def log_likelihood(fit: LeastSquares, sigma: Array) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
 from ridgeformer.baselines.likelihood import log_likelihood
-from ridgeformer.errors import InputError
-from ridgeformer.noise import NoisePrior, Uniform
-from ridgeformer.types import Array
+from ridgeformer.core.distributions import NoisePrior, Uniform
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError
 
 FOCUSED_NODES = 64
 """Nodes of the last rule for a uniform prior. The largest relative error of weights over d = 1 to 40, n = 1 to 10 000,

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.checks import finite_array, nonnegative
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, finite_array, nonnegative
 
 
 @dataclass(frozen=True)

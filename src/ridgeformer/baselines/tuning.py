@@ -17,10 +17,10 @@ from scipy import optimize
 
 from ridgeformer.baselines import cache
 from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose
+from ridgeformer.core.task import Task
 from ridgeformer.evaluation import draw_chunks
-from ridgeformer.streams import Purpose
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 VERSION = 2
 """Part of the key of kept parameters: raise it with any change that moves them."""

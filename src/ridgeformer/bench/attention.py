@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.forward import gram_weights
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import gram_weights
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 
 Attention = Callable[[Array, Array, Array], Array]
 """attention(queries (N + 1, p), keys (N, p), values (N, p)) → (N + 1, p)."""

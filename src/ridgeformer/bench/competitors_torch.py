@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from ridgeformer.bench.token_losses import Loss
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import Uniform
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.distributions import Uniform
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
 
 
 def draw_tokens(generator: Any, task: Task, batch: int) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeformer.bench.timing import SPINNING
-from ridgeformer.checks import one_of, whole_number
+from ridgeformer.core.validation import one_of, whole_number
 
 SECTIONS: dict[str, str] = {
     "step": "One training step (draw contexts, loss, gradient) by all; × is the time over ours, sampled objective",

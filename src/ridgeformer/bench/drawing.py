@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.random import Purpose, philox_key
+from ridgeformer.core.task import Task
 from ridgeformer.kernels import engine
 from ridgeformer.kernels.jit import kernel
 from ridgeformer.kernels.sampling import draw_block, draw_query
-from ridgeformer.streams import Purpose, philox_key
-from ridgeformer.task import Task
 
 
 @kernel

@@ -9,9 +9,9 @@ from ridgeformer.bench.report import Row, Target
 from ridgeformer.bench.step import NOT_INSTALLED, fastest
 from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.bench.token_losses import TOKEN_LOSSES
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.task import Task
 from ridgeformer.evaluation import evaluate
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
 
 _SEQUENCES, _QUICK_SEQUENCES = 100_000, 4096
 _TARGET = Target(30)

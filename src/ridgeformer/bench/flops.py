@@ -12,10 +12,10 @@ from ridgeformer.bench.config import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchC
 from ridgeformer.bench.report import Row, Target
 from ridgeformer.bench.subprocesses import blas_threads, run_python
 from ridgeformer.bench.timing import Call, best_times
-from ridgeformer.kernels.pool import default_threads
-from ridgeformer.model import LinearTransformer
-from ridgeformer.objective import losses_and_gradient_on
-from ridgeformer.task import Task
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.objective import losses_and_gradient_on
+from ridgeformer.core.task import Task
+from ridgeformer.kernels.threads import default_threads
 
 MATRIX = 2048  # size of the matrix product that sets the standard: large enough for BLAS to reach its best
 LARGE_BATCH = 16384  # eight times the usual: the fixed cost of a step disappears

@@ -20,9 +20,9 @@ from ridgeformer.bench.config import DIM, BenchConfig
 from ridgeformer.bench.report import Row
 from ridgeformer.bench.subprocesses import blas_threads, run_python
 from ridgeformer.bench.timing import Call, best_times, growth_exponent
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
 
 _LENGTHS = (100, 316, 1000, 3162, 10_000)  # two a decade, up to the length that readers of the paper name
 _LAYERS = 4

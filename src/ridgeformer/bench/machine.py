@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from time import perf_counter
 
-from ridgeformer.kernels.pool import default_threads
+from ridgeformer.kernels.threads import default_threads
 
 _PACKAGES = ("ridgeformer", "numpy", "numba", "jax", "torch")
 

@@ -6,7 +6,7 @@ from ridgeformer.bench.config import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchC
 from ridgeformer.bench.report import Row, Target
 from ridgeformer.bench.step import our_step
 from ridgeformer.bench.timing import Call, best_times
-from ridgeformer.task import Task
+from ridgeformer.core.task import Task
 
 _DEPTHS = (3, LAYERS)
 _TARGETS = {"full": Target(20, at_most=True), "diag": None}

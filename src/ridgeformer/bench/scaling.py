@@ -9,8 +9,8 @@ from ridgeformer.bench.config import DIM, NOISE, BenchConfig
 from ridgeformer.bench.report import Row, Target
 from ridgeformer.bench.step import our_step
 from ridgeformer.bench.timing import Call, best_times, growth_exponent
-from ridgeformer.kernels.pool import run_divided
-from ridgeformer.task import Task
+from ridgeformer.core.task import Task
+from ridgeformer.kernels.threads import run_divided
 
 _LONG, _SHORT = 10_000, 20  # the long context that readers of the paper name, and the paper's own
 _GROWTH_BATCH = 512  # for growth in d: a quarter of the usual batch, since d = 64 costs 200 times d = 10

@@ -11,13 +11,13 @@ from ridgeformer.bench.config import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchC
 from ridgeformer.bench.report import Row, Target
 from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.bench.token_losses import TOKEN_LOSSES, Loss, gram_loss
-from ridgeformer.context import Context
-from ridgeformer.draws import GramDraw
-from ridgeformer.errors import RidgeformerError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.objective import loss_and_gradient, losses_and_gradient_on
-from ridgeformer.task import Task
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import loss_and_gradient, losses_and_gradient_on
+from ridgeformer.core.random import GramDraw
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import RidgeformerError
 
 LIBRARIES = {"JAX": ("competitors_jax", Target(10, aim=20)), "PyTorch": ("competitors_torch", Target(15, aim=30))}
 """Module and target of each competitor at token level; in Gram space they have none."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.core.validation import RidgeformerError
 
 _TIMEOUT = 300  # seconds; the longest, a cold start, takes about 15
 

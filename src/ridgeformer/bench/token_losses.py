@@ -50,7 +50,7 @@ TOKEN_LOSSES: dict[str, Loss] = {
 
 
 def gram_loss(P: Any, Q: Any, tokens: Any, target: Any) -> Any:
-    """The same loss by our own recursion (`ridgeformer.forward`), with T − I = P G Q, on the query token alone.
+    """The same loss by our own recursion (`ridgeformer.core.forward`), with T − I = P G Q, on the query token alone.
 
     T G = G + (T − I)G and T G Tᵀ = T G + T G (T − I)ᵀ. The hardest competitor: only kernels differ from ours.
     """

@@ -8,13 +8,12 @@ from itertools import combinations
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.errors import InputError
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.evaluation.losses import Predictor, draw_chunks, half_square, loss_chunks, predicted_weights
 from ridgeformer.evaluation.result import Comparison, Difference, Evaluation, Tally
 from ridgeformer.evaluation.statistics import Moments
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
 
 AnyPredictor = LinearTransformer | Predictor
 OnChunk = Callable[[int], None] | None

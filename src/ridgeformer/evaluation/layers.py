@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ridgeformer.checks import whole_number
-from ridgeformer.errors import InputError
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.evaluation.comparison import OnChunk
 from ridgeformer.evaluation.losses import draw_chunks, half_square
 from ridgeformer.evaluation.result import Evaluation, Tally
-from ridgeformer.model import LinearTransformer
-from ridgeformer.task import Task
 
 
 def layerwise(

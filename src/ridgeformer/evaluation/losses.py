@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.forward import context_weights
-from ridgeformer.model import LinearTransformer
-from ridgeformer.streams import Purpose, philox_key
-from ridgeformer.task import ContextDraw, Task
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import context_weights
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, philox_key
+from ridgeformer.core.task import ContextDraw, Task
+from ridgeformer.core.validation import InputError
 
 CHUNK = 32_768  # sequences in memory at a time: 32 MB of Gram matrices at d = 10 in float64
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ridgeformer.checks import nonnegative, whole_number
-from ridgeformer.errors import InputError
+from ridgeformer.core.distributions import Fixed, NoisePrior
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, nonnegative, whole_number
 from ridgeformer.evaluation.comparison import AnyPredictor, OnChunk, check_predictors, compare
 from ridgeformer.evaluation.result import Evaluation
-from ridgeformer.noise import Fixed, NoisePrior
-from ridgeformer.task import Task
 
 _PRIOR_NODES = 64  # of the quadrature that tells how far a prior reaches
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.checks import one_of
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import one_of
 from ridgeformer.evaluation.statistics import Moments, Tail
-from ridgeformer.types import Array
 
 NORMAL_95 = 1.959963984540054
 """The 97.5 % point of the standard normal: means of many sequences are normal, unless the tail dominates."""

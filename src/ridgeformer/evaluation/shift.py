@@ -30,14 +30,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from ridgeformer.checks import one_of, shortened
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import Fixed
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, token_rng
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, one_of, shortened
 from ridgeformer.evaluation.losses import CHUNK
-from ridgeformer.noise import Fixed
-from ridgeformer.streams import Purpose, token_rng
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 _LARGEST = 1e6  # of factors and levels: squares of targets then stay far from overflow, also in float32
 _NUMBERS = 8_000_000  # of tokens in memory at a time: 64 MB

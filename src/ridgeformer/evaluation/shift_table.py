@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.errors import InputError
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.evaluation.comparison import AnyPredictor, OnChunk, check_predictors
 from ridgeformer.evaluation.losses import half_square, predicted_weights
 from ridgeformer.evaluation.result import TAIL_DOMINATED
 from ridgeformer.evaluation.shift import UNSHIFTED, Shifted
 from ridgeformer.evaluation.statistics import Moments, Tail
-from ridgeformer.task import Task
-from ridgeformer.types import Array
 
 YARDSTICK = "AdaRR"
 """Added to every table: it needs no training and knows nothing of the noise prior, so no shift of σ concerns it."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 EXACT_QUANTILES = 1_000_000
 """Up to this many sequences losses are kept in float64 and quantiles are exact. Beyond, they are kept in float32:

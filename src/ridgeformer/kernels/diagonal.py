@@ -1,7 +1,7 @@
 """Loss and gradient of DIAG and GD++ models: T = I + Ω∘G with Ω constant on the x/y blocks.
 
 ω_l = (ω_xx, ω_xy, ω_yx, ω_yy) multiplies the blocks Σ, α, αᵀ, λ of G. However many heads a model has, only these four
-sums over heads matter, so the kernel works on them and `ridgeformer.model` turns their gradient into that of p and q.
+sums over heads matter, so the kernel works on them and `ridgeformer.core.model` turns their gradient into that of p and q.
 The last two layers are vector work only, as `ridgeformer.kernels.full` explains; here p_k = e_p and q = Ω[p−1, :]∘v.
 """
 

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
 from ridgeformer.kernels.inference import (
@@ -20,11 +21,10 @@ from ridgeformer.kernels.inference import (
     full_losses,
     full_weights,
 )
-from ridgeformer.kernels.pool import run_divided, run_together
 from ridgeformer.kernels.sampling import Block, Source
+from ridgeformer.kernels.threads import run_divided, run_together
 from ridgeformer.kernels.vectors import lane_count
 from ridgeformer.kernels.workspace import carve
-from ridgeformer.types import Array
 
 _CHUNK = 128  # contexts: a multiple of every lane count, and 16 pieces of a batch of 2048
 _MAX_CHUNKS = 64  # bounds the memory for per-chunk sums of a very large batch
@@ -84,7 +84,7 @@ def _no_source(dtype: Any) -> Source:
 
 
 def make_source(sigma: Array, examples: int, step: int, first: int, key: Array, dtype: Any) -> Source:
-    """Describe contexts to draw; see `ridgeformer.draws.draw_gram` for the arguments."""
+    """Describe contexts to draw; see `ridgeformer.core.random.draw_gram` for the arguments."""
     return Source(np.ascontiguousarray(sigma, dtype), examples, step, first, np.require(key, np.uint32, _FOR_KERNELS))
 
 

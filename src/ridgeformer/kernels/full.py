@@ -1,4 +1,4 @@
-"""Loss and gradient of FULL models: T = I + Σ_k P_k G Q_k with dense P_k, Q_k. Formulas: `ridgeformer.adjoint`.
+"""Loss and gradient of FULL models: T = I + Σ_k P_k G Q_k with dense P_k, Q_k. Formulas: `ridgeformer.core.gradient`.
 
 The last layer needs only row p−1 of its map, e_p + Σ_k Q_kᵀ a_k with a_k = G p_k and p_k = P_k[p−1, :]. So G before
 the last layer is never formed: it is applied to vectors, through the layer below (`look_behind`). On the way back that

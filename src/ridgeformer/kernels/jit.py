@@ -1,6 +1,6 @@
 """The one place that decides how kernels are compiled and where compiled code is kept.
 
-* ``nogil``: the thread pool of `ridgeformer.kernels.pool` runs kernels side by side.
+* ``nogil``: the thread pool of `ridgeformer.kernels.threads` runs kernels side by side.
 * ``error_model="numpy"``: a division by zero gives an infinity that the divergence guard sees, not an exception.
 * ``fastmath={"contract"}``: a product and a sum may fuse. Nothing else is relaxed: NaN and Inf must survive.
 * ``cache``: compiled code is kept on disk, in a folder named after the digest of this package's kernel sources.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 
-from ridgeformer.storage import cache_root
+from ridgeformer.core.storage import cache_root
 
 
 def _sources_digest() -> str:

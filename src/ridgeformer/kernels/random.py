@@ -1,4 +1,4 @@
-"""Random numbers for one lane each: Philox words, normals, chi variates. The NumPy twin is `ridgeformer.draws`.
+"""Random numbers for one lane each: Philox words, normals, chi variates. The NumPy twin is `ridgeformer.core.random`.
 
 Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011) turns a counter into four
 random words. The counter names what is drawn, (slot, context, step), so that a context is the same whatever the batch,
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
-from ridgeformer import draws
+from ridgeformer.core import random as draws
 from ridgeformer.kernels.jit import device, inlined
 from ridgeformer.kernels.vectors import (
     all_lanes,

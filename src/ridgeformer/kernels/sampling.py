@@ -1,4 +1,4 @@
-"""Draws one block of contexts, LANES at a time, straight into Gram space. The NumPy twin is `ridgeformer.draws`."""
+"""Draws one block of contexts, LANES at a time, straight into Gram space. The NumPy twin is `ridgeformer.core.random`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ridgeformer.draws import QUERY_SLOT
+from ridgeformer.core.random import QUERY_SLOT
 from ridgeformer.kernels.jit import device, inlined
 from ridgeformer.kernels.matrices import gram_of_triangular, mirror_lower, solve_positive
 from ridgeformer.kernels.random import fill_chi, fill_normals
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 @inlined
 def draw_block(block: Any, source: Any, first: int) -> None:
-    """Draw w and G of contexts ``first`` onwards of the source; the formulas are in `ridgeformer.draws.draw_gram`."""
+    """Draw w and G of contexts ``first`` onwards of the source; the formulas are in `ridgeformer.core.random.draw_gram`."""
     gram, factor = block.gram, block.factor
     size = gram.shape[0]
     dim = size - 1
@@ -84,7 +84,7 @@ def draw_query(block: Any, source: Any, first: int) -> None:
 
 @inlined
 def solve_oracle(block: Any) -> None:
-    """oracle = w + (Σ + σ²I)⁻¹(Xᵀξ − σ²w) with Xᵀξ = σ B_x b_x; see `ridgeformer.draws.draw_gram`."""
+    """oracle = w + (Σ + σ²I)⁻¹(Xᵀξ − σ²w) with Xᵀξ = σ B_x b_x; see `ridgeformer.core.random.draw_gram`."""
     gram, oracle = block.gram, block.oracle
     dim = gram.shape[0] - 1
     sigma = load_flat(block.sigma, 0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.notation import Array
 from ridgeformer.kernels.vectors import VECTOR_BYTES, lane_count
-from ridgeformer.types import Array
 
 
 def carve(shapes: dict[str, tuple[int, ...]], dtype: Any) -> dict[str, Array]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer._version import __version__
-from ridgeformer.errors import InputError
-from ridgeformer.experiments.records.fields import plain
-from ridgeformer.experiments.results import RECORDS, MissingRecordError, making_command, read_results
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
 from ridgeformer.page.models import encode_models, page_model_names
-from ridgeformer.storage import write_whole
-from ridgeformer.task import Task
+from ridgeformer.reproduction.records.fields import plain
+from ridgeformer.reproduction.results import RECORDS, MissingRecordError, making_command, read_results
 
 STYLES = ("style.css", "explorer.css")
 SCRIPTS = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 from ridgeformer.zoo import load, zoo_names
 
 _FURTHER_SEED = "-seed-"  # in the names of all but the first model of a cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 
 def transposed(matrices: Array) -> Array:

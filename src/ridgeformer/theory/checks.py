@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.context import Context
-from ridgeformer.forward import gram_weights
-from ridgeformer.model import KINDS, LinearTransformer
-from ridgeformer.streams import Purpose, check_seed, token_rng
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import gram_weights
+from ridgeformer.core.model import KINDS, LinearTransformer
+from ridgeformer.core.random import Purpose, check_seed, token_rng
+from ridgeformer.core.validation import whole_number
 from ridgeformer.theory import implicit_model, momentum, nonlinear_limit, second_order, step_size, two_layer
 from ridgeformer.theory.measure import ROUNDING, Check, relative_difference
 from ridgeformer.theory.model_checks import LONG, checks_of

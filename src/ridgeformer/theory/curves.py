@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import parse_noise
-from ridgeformer.streams import Purpose, check_seed, token_rng
-from ridgeformer.task import Task
+from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, check_seed, token_rng
+from ridgeformer.core.task import Task
 from ridgeformer.theory.batched import dot
 from ridgeformer.theory.implicit_model import implicit_models
 from ridgeformer.theory.nonlinear_limit import CosineRecord, cosine_records
@@ -22,7 +23,6 @@ from ridgeformer.theory.second_order import (
 )
 from ridgeformer.theory.step_size import exact_step, printed_step, step_behind
 from ridgeformer.theory.two_layer import Convergence, convergence
-from ridgeformer.types import Array
 
 _LENGTHS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)  # n for Theorem 4.2, at d = 10 or the model's d
 _KAPPAS = (1e1, 1e2, 1e4)

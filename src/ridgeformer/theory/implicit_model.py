@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ridgeformer.checks import finite_array
-from ridgeformer.context import Context, check_tokens
-from ridgeformer.errors import InputError
-from ridgeformer.forward import transform_tokens
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.context import Context, check_tokens
+from ridgeformer.core.forward import transform_tokens
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError, finite_array
 from ridgeformer.theory.batched import dot, outer, times, transposed
 from ridgeformer.theory.measure import relative_difference
-from ridgeformer.types import Array
 
 
 class Statistics(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 ROUNDING = 1e-10
 """Bound for equalities in float64. Measured: 1e-14, and 1e-12 for Lemma 4.4 where Σ is nearly singular (n = d)."""

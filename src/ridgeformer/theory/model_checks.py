@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.model import LinearTransformer
 from ridgeformer.theory import implicit_model, momentum, nonlinear_limit
 from ridgeformer.theory.measure import ROUNDING, Check
 from ridgeformer.theory.samples import random_sample

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError
 from ridgeformer.theory.batched import dot, outer, times, transposed
 from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64
 from ridgeformer.theory.measure import relative_difference
-from ridgeformer.types import Array
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.checks import nonnegative, whole_number
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.model import KINDS, LinearTransformer
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import KINDS, LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError, nonnegative, whole_number
 from ridgeformer.theory.implicit_model import implicit_models, in_float64, tokens_in_float64
 from ridgeformer.theory.samples import random_model, random_sample
-from ridgeformer.types import Array
 
 PRINTED_BOUND = 0.1  # Theorem 4.2
 

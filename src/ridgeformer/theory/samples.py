@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.model import LinearTransformer, parameter_shapes
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer, parameter_shapes
+from ridgeformer.core.notation import Array
 
 
 class Sample(NamedTuple):

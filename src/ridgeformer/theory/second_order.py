@@ -33,11 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.checks import finite_array, nonnegative, whole_number
-from ridgeformer.context import Context
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.types import Array
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError, finite_array, nonnegative, whole_number
 
 SHRINKS_ABOVE_2 = 16 / 25
 """κ'/κ = 4κ²/(3κ − 1)² decreases in κ and is 16/25 at κ = 2."""

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.checks import whole_number
-from ridgeformer.context import Context
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import whole_number
 from ridgeformer.theory.batched import dot, times, transposed
 from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64, layer_blocks
-from ridgeformer.types import Array
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.checks import nonnegative, whole_number
-from ridgeformer.context import Context
-from ridgeformer.forward import gram_weights
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import Fixed
-from ridgeformer.task import ContextDraw, Task
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import Fixed
+from ridgeformer.core.forward import gram_weights
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.task import ContextDraw, Task
+from ridgeformer.core.validation import nonnegative, whole_number
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.checks import one_of, whole_number
-from ridgeformer.errors import InputError
-from ridgeformer.model import KINDS, MAX_HEADS, MAX_LAYERS
-from ridgeformer.noise import parse_noise
-from ridgeformer.streams import check_seed
-from ridgeformer.task import Task
+from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.model import KINDS, MAX_HEADS, MAX_LAYERS
+from ridgeformer.core.random import check_seed
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, one_of, whole_number
 
 RECIPES = ("fast", "paper")
 PRECISIONS = ("auto", "float32", "float64")

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.adjoint import EXPLODED
-from ridgeformer.context import Context
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.context import Context
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw, Purpose, token_rng
+from ridgeformer.core.task import ContextDraw, Task
 from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.model import LinearTransformer
-from ridgeformer.streams import Purpose, token_rng
-from ridgeformer.task import ContextDraw, Task
-from ridgeformer.types import Array
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ridgeformer.context import Context
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient_on
+from ridgeformer.core.random import GramDraw, Purpose, token_rng
+from ridgeformer.core.task import ContextDraw, Task
 from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.model import LinearTransformer
-from ridgeformer.objective import losses_and_gradient_on
-from ridgeformer.streams import Purpose, token_rng
-from ridgeformer.task import ContextDraw, Task
 from ridgeformer.training.hard_contexts import stretched, widened
 from ridgeformer.training.quasi_newton import Function
-from ridgeformer.types import Array
 
 _LEVELS = 4  # of stretching, the lowest being none
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ridgeformer.types import Array
+from ridgeformer.core.notation import Array
 
 Function = Callable[[Array], tuple[float, Array]]
 """Parameters → (value, gradient); the value is infinite, and the gradient anything, where the model explodes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ridgeformer.noise import NoisePrior, mean_variance
+from ridgeformer.core.distributions import NoisePrior, mean_variance
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import Mining
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.storage import write_whole
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import InputError
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.state import TrainState, load_checkpoint, save_checkpoint
 

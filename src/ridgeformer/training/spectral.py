@@ -17,16 +17,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from ridgeformer.draws import GramDraw
-from ridgeformer.errors import InputError
+from ridgeformer.core.distributions import Fixed, mean_variance
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw, Purpose, token_rng
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import draw_chunks
-from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import Fixed, mean_variance
-from ridgeformer.streams import Purpose, token_rng
-from ridgeformer.task import Task
 from ridgeformer.training.pools import Pool, pool_function
 from ridgeformer.training.quasi_newton import QuasiNewton
-from ridgeformer.types import Array
 
 _SEQUENCES = 131_072  # whose eigenvalues make the histogram: 1.3 million at d = 10
 _TAIL = 0.1  # share of the eigenvalues on either side to which the tails are fitted

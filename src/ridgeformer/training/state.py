@@ -11,12 +11,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from ridgeformer.draws import GramDraw
-from ridgeformer.errors import InputError
-from ridgeformer.storage import write_whole
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import InputError
 from ridgeformer.training.adam import Adam
 from ridgeformer.training.quasi_newton import QuasiNewton
-from ridgeformer.types import Array
 
 _KEY = "ridgeformer-checkpoint"
 _COUNTERS = ("leg", "step", "total", "skipped", "bad_in_a_row", "rewinds")

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from ridgeformer.adjoint import EXPLODED
-from ridgeformer.draws import GramDraw
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
+from ridgeformer.core.random import GramDraw, Purpose
 from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.model import LinearTransformer
-from ridgeformer.objective import losses_and_gradient, losses_and_gradient_on
-from ridgeformer.streams import Purpose
 from ridgeformer.training.adam import Adam, clip_norm
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.hard_contexts import mine
@@ -25,7 +25,6 @@ from ridgeformer.training.schedule import warmup_cosine
 from ridgeformer.training.spectral import fit_spectrum
 from ridgeformer.training.state import TrainState
 from ridgeformer.training.warm_start import warm_start
-from ridgeformer.types import Array
 
 Tamper = Callable[[int, Array, Array], tuple[Array, Array]]
 """For tests of the guard: (total step, losses, gradient) → what the step is to believe they were."""

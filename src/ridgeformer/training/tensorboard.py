@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ridgeformer.errors import InputError
+from ridgeformer.core.validation import InputError
 from ridgeformer.training.steps import StepInfo
 
 _EVERY = 10  # steps: a run has tens of thousands

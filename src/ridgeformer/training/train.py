@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError, InterruptedRunError, RidgeformerError
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.model_file import load_model
+from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 from ridgeformer.evaluation import Evaluation, evaluate
-from ridgeformer.model import LinearTransformer
-from ridgeformer.model_file import load_model
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.state import TrainState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.validation import InputError
 from ridgeformer.training.config import TrainConfig
 
 _NEW_SCALE = 0.02  # of the random q of a new layer or head; its p is zero, so that it changes nothing at first

@@ -14,11 +14,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.checks import shortened
-from ridgeformer.errors import InputError
-from ridgeformer.model import LinearTransformer
-from ridgeformer.model_file import load_model, read_model
-from ridgeformer.storage import write_whole
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.model_file import load_model, read_model
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import InputError, shortened
 
 _SUFFIX = ".safetensors"
 

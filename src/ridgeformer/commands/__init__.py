@@ -1,1 +1,0 @@
-"""Commands of the command line that are more than a few lines; `ridgeformer.cli` wires them in."""

@@ -1,0 +1,102 @@
+"""Contexts as Gram statistics: all that a linear transformer, or ridge regression, can know of its examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError, finite_array, whole_number
+
+
+class Spectrum(NamedTuple):
+    """Σ = V diag(s) Vᵀ of every context, and α in its eigenbasis; float64."""
+
+    values: Array  # s, (batch, d), ascending, never negative
+    vectors: Array  # V, (batch, d, d), columns
+    cross: Array  # a = Vᵀ α, (batch, d)
+
+    def rotate_back(self, filtered: Array) -> Array:
+        """V·filtered: weights (batch, d) from their coordinates in the eigenbasis."""
+        return np.einsum("bij,bj->bi", self.vectors, filtered)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A batch of contexts, each reduced to G = Σ_i e_i e_iᵀ over its tokens e_i = (x_i, y_i)."""
+
+    gram: Array
+    """(batch, p, p), symmetric."""
+    examples: int
+    """n, the number of examples behind each Gram matrix."""
+
+    def __post_init__(self) -> None:
+        gram = finite_array("gram", self.gram, ("batch", "p", "p"))
+        if gram.shape[1] != gram.shape[2] or gram.shape[1] < 2:
+            raise InputError(f"gram must have the shape (batch, dim + 1, dim + 1), not {gram.shape}.")
+        object.__setattr__(self, "gram", gram)
+        object.__setattr__(self, "examples", whole_number("examples", self.examples, 1))
+
+    @classmethod
+    def from_tokens(cls, X: Any, y: Any) -> Context:
+        """From features X (batch, n, d) and targets y (batch, n)."""
+        X, y = check_tokens(X, y)
+        tokens = np.concatenate([X, y[..., None]], axis=-1)
+        return cls(tokens.transpose(0, 2, 1) @ tokens, X.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.gram.shape[-1] - 1
+
+    @property
+    def scatter(self) -> Array:
+        """Σ = Σ_i x_i x_iᵀ, (batch, d, d)."""
+        return self.gram[:, :-1, :-1]
+
+    @property
+    def cross(self) -> Array:
+        """α = Σ_i y_i x_i, (batch, d)."""
+        return self.gram[:, :-1, -1]
+
+    @property
+    def energy(self) -> Array:
+        """λ = Σ_i y_i², (batch,)."""
+        return self.gram[:, -1, -1]
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues and -vectors of Σ: computed once, since every kind of ridge regression needs them."""
+        values, vectors = np.linalg.eigh(self.scatter.astype(np.float64))
+        cross = np.einsum("bij,bi->bj", vectors, self.cross.astype(np.float64))
+        return Spectrum(np.maximum(values, 0.0), vectors, cross)
+
+    def ridge(self, penalty: Any) -> Array:
+        """w*_v = (Σ + v I)⁻¹ α, (batch, d), in float64; v is one number or one per context.
+
+        In the eigenbasis of Σ, where directions without data (n < d, and v = 0) get weight zero: the limit v → 0.
+        """
+        axes = () if np.ndim(penalty) == 0 else ("batch",)
+        penalty = finite_array("penalty", penalty, axes)
+        if (penalty < 0).any() or (axes and len(penalty) != len(self.gram)):
+            raise InputError("penalty must be one number of at least 0, or one for each context.")
+        values, _, cross = spectrum = self.spectrum
+        total = values + np.broadcast_to(np.asarray(penalty, np.float64), (len(self.gram),))[:, None]
+        # Rounding leaves eigenvalues of empty directions at about eps times the largest.
+        floor = values[:, -1:] * self.dim * np.finfo(self.gram.dtype).eps
+        return spectrum.rotate_back(np.where(total > floor, cross / np.where(total > floor, total, 1.0), 0.0))
+
+
+def check_tokens(X: Any, y: Any) -> tuple[Array, Array]:
+    """X (batch, n, d) and y (batch, n) as finite float arrays of one dtype, n ≥ 1 and d ≥ 1."""
+    X = finite_array("X", X, ("batch", "n", "dim"))
+    y = finite_array("y", y, ("batch", "n"))
+    if X.shape[:2] != y.shape:
+        raise InputError(f"X of shape {X.shape} and y of shape {y.shape} must agree in batch and n.")
+    if X.shape[1] < 1 or X.shape[2] < 1:
+        raise InputError(f"A context needs at least one example and one feature; X has shape {X.shape}.")
+    dtype = np.result_type(X, y)
+    return X.astype(dtype, copy=False), y.astype(dtype, copy=False)

@@ -1,0 +1,150 @@
+"""What a linear transformer computes, in plain NumPy: token by token as printed, and in Gram space.
+
+These two are the reference of everything else. `implicit_weights` and `predict`, which users call, give the same
+numbers and use the compiled kernels when there is enough to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.context import Context, check_tokens
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.task import BACKENDS
+from ridgeformer.core.validation import InputError, finite_array, one_of
+
+
+def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> list[Array]:
+    """The token transformer as printed (section 3 of the paper): all tokens, before and after every layer.
+
+    X (batch, n, d), y (batch, n), queries (batch, m, d) → L + 1 arrays (batch, n + m, d + 1). A query token is
+    (x_t, 0); attention sums over the n context tokens only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
+    """
+    X, y = check_tokens(X, y)
+    queries = _check_queries(queries, X)
+    if X.shape[2] != model.dim:
+        raise InputError(f"The model was made for {model.dim} features; these contexts have {X.shape[2]}.")
+    P, Q = model.attention_matrices()
+    n = X.shape[1]
+    unknown = np.zeros((*queries.shape[:2], 1), queries.dtype)
+    tokens = np.concatenate(
+        [np.concatenate([X, y[..., None]], axis=-1), np.concatenate([queries, unknown], axis=-1)], axis=1
+    )
+    trace = [tokens]
+    for layer in range(model.layers):
+        update = np.zeros_like(tokens)
+        for head in range(model.heads):
+            context = tokens[:, :n]
+            scores = tokens @ (context @ Q[layer, head]).transpose(0, 2, 1)
+            values = context @ P[layer, head].T
+            update += scores @ values
+        tokens = tokens + update
+        trace.append(tokens)
+    return trace
+
+
+def token_predictions(model: LinearTransformer, X: Any, y: Any, queries: Any) -> Array:
+    """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer."""
+    X, y = check_tokens(X, y)
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its predictions
+        return -transform_tokens(model, X, y, queries)[-1][:, X.shape[1] :, -1]
+
+
+def layer_map(P: Array, Q: Array, gram: Array) -> Array:
+    """T = I + Σ_k P_k G Q_k, (batch, p, p), for one layer's P, Q (heads, p, p): the layer is e ↦ T e for each token."""
+    return np.eye(gram.shape[-1], dtype=gram.dtype) + sum(P_k @ gram @ Q_k for P_k, Q_k in zip(P, Q, strict=True))
+
+
+def layer_maps(model: LinearTransformer, gram: Array) -> tuple[list[Array], list[Array]]:
+    """T_0 … T_{L−1} and G_0 … G_L: tokens move as e ↦ T e, so their Gram matrix as G ↦ T G Tᵀ."""
+    P, Q = model.attention_matrices()
+    maps, grams = [], [np.asarray(gram)]
+    for layer in range(model.layers):
+        maps.append(layer_map(P[layer], Q[layer], grams[-1]))
+        grams.append(maps[-1] @ grams[-1] @ maps[-1].transpose(0, 2, 1))
+    return maps, grams
+
+
+def query_rows(maps: list[Array]) -> list[Array]:
+    """r_L = e_pᵀ, r_l = r_{l+1} T_l: (batch, p) each; r_0 = c maps the first query token to its last coordinate."""
+    batch, size, _ = maps[0].shape
+    rows = [np.zeros((batch, size), maps[0].dtype)]
+    rows[0][:, -1] = 1.0
+    for layer in reversed(maps):
+        rows.insert(0, np.einsum("bi,bij->bj", rows[0], layer))
+    return rows
+
+
+def gram_weights(model: LinearTransformer, gram: Array) -> Array:
+    """Implicit weights ŵ = −c[:d], (batch, d): since the query token is (x_t, 0), the prediction is <ŵ, x_t>."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its weights
+        maps, _ = layer_maps(model, gram)
+        return -query_rows(maps)[0][:, :-1]
+
+
+def context_weights(
+    model: LinearTransformer,
+    context: Context,
+    layers: int | None = None,
+    backend: str = "auto",
+    threads: int | None = None,
+) -> Array:
+    """Implicit weights (batch, d) of contexts given as Gram statistics, after the first ``layers`` layers."""
+    one_of("backend", backend, BACKENDS)
+    if context.dim != model.dim:
+        raise InputError(f"The model was made for {model.dim} features; these contexts have {context.dim}.")
+    model = model.first_layers(layers)
+    dtype = np.result_type(model.dtype, context.gram)
+    model, gram = model.astype(dtype), context.gram.astype(dtype, copy=False)
+    work = len(gram) * model.layers * (model.dim + 1) ** 3
+    if backend == "reference" or (backend == "auto" and work < _WORTH_COMPILING):
+        return gram_weights(model, gram)
+    from ridgeformer.kernels import engine
+
+    parameters = model.attention_matrices() if model.kind == "full" else model.omega()
+    return engine.weights_from_gram(parameters, gram, threads=threads)
+
+
+def implicit_weights(
+    model: LinearTransformer,
+    X: Any,
+    y: Any,
+    layers: int | None = None,
+    backend: str = "auto",
+    threads: int | None = None,
+) -> Array:
+    """ŵ (batch, d) for features X (batch, n, d) and targets y (batch, n); the model predicts <ŵ, x> for any query x.
+
+    ``layers``: read out after this many layers instead of all. ``backend``: "reference" is NumPy, "fused" the compiled
+    kernels, "auto" whichever is sooner done; they agree to rounding.
+    """
+    return context_weights(model, Context.from_tokens(X, y), layers, backend, threads)
+
+
+def predict(
+    model: LinearTransformer,
+    X: Any,
+    y: Any,
+    queries: Any,
+    layers: int | None = None,
+    backend: str = "auto",
+    threads: int | None = None,
+) -> Array:
+    """Predictions (batch, m) for queries (batch, m, d), given each context's examples X (batch, n, d), y (batch, n)."""
+    X, y = check_tokens(X, y)
+    queries = _check_queries(queries, X)
+    return np.einsum("bmd,bd->bm", queries, implicit_weights(model, X, y, layers, backend, threads))
+
+
+def _check_queries(queries: Any, X: Array) -> Array:
+    queries = finite_array("queries", queries, ("batch", "m", "dim"))
+    if queries.shape[0] != X.shape[0] or queries.shape[2] != X.shape[2]:
+        raise InputError(f"queries of shape {queries.shape} and X of shape {X.shape} must agree in batch and dim.")
+    return queries
+
+
+# Loading the compiled kernels takes about a second, in which NumPy does this many multiply-adds of small matrices.
+_WORTH_COMPILING = 500_000_000

@@ -1,0 +1,102 @@
+"""Loss and gradient in plain NumPy: the reference of the fused kernels, and where their formulas are derived.
+
+Forward (`ridgeformer.core.forward`):  T_l = I + Σ_k P_k G_l Q_k ,  G_{l+1} = T_l G_l T_lᵀ ,  c = r_0 with r_l = r_{l+1} T_l.
+
+Backward. Write ∂A for ∂loss/∂A, and D_l = 2 ∂G_l, kept symmetric. The loss depends on T_l through
+c = (r_{l+1} T_l)(T_{l−1} … T_0), and through G_{l+1} = T_l G_l T_lᵀ:
+
+    v_0 = ∂c ,  v_{l+1} = T_l v_l                      (so that dc · v_0 = r_{l+1} dT_l v_l)
+    ∂T_l = r_{l+1}ᵀ v_lᵀ + D_{l+1} T_l G_l              (d<∂G', T G Tᵀ> = 2 <∂G' T G, dT> for symmetric ∂G')
+    ∂P_k = ∂T_l Q_kᵀ G_l ,   ∂Q_k = (P_k G_l)ᵀ ∂T_l      (from dT = dP G Q and dT = P G dQ)
+    D_l = T_lᵀ D_{l+1} T_l + S + Sᵀ ,  S = Σ_k P_kᵀ ∂T_l Q_kᵀ    (from dT = P dG Q, symmetrised since dG is symmetric)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ridgeformer.core.forward import gram_weights, layer_maps, query_rows
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
+
+EXPLODED = 1e12
+"""A loss beyond which a context's gradient may overflow in float32: its intermediate values grow as powers of it."""
+
+
+def reference_loss_and_gradient(
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float = 0.0, importance: Array | None = None
+) -> tuple[Array, LinearTransformer]:
+    """Each context's loss, and the gradient of their mean as a model of the same kind.
+
+    With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s); contexts beyond `EXPLODED` count as zero.
+    ``importance`` (batch,) multiplies what each context adds to the gradient.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the losses
+        if saturation > 0:
+            losses, _ = score(gram_weights(model, contexts.gram), contexts, exact)
+            kept = losses < EXPLODED
+            if not kept.any():
+                return losses, model.replace({name: np.zeros_like(a) for name, a in model.parameters.items()})
+            remaining = GramDraw(*(array[kept] for array in contexts))
+            kept_importance = None if importance is None else importance[kept]
+            _, gradient = _loss_and_gradient(model, remaining, exact, saturation, kept_importance)
+            share = kept.mean(dtype=model.dtype)
+            return losses, model.replace({name: share * value for name, value in gradient.parameters.items()})
+        return _loss_and_gradient(model, contexts, exact, saturation, importance)
+
+
+def _loss_and_gradient(
+    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float, importance: Array | None
+) -> tuple[Array, LinearTransformer]:
+    P, Q = model.attention_matrices()
+    maps, grams = layer_maps(model, contexts.gram.astype(model.dtype, copy=False))
+    rows = query_rows(maps)
+    losses, weights_adjoint = score(-rows[0][:, :-1], contexts, exact)
+    if saturation > 0:
+        weights_adjoint = weights_adjoint / (1 + losses / saturation)[:, None]
+    if importance is not None:
+        weights_adjoint = weights_adjoint * importance.astype(model.dtype)[:, None]
+    columns = [np.concatenate([-weights_adjoint, np.zeros((len(losses), 1), model.dtype)], axis=-1)]
+    for T in maps[:-1]:
+        columns.append(np.einsum("bij,bj->bi", T, columns[-1]))
+    P_gradient, Q_gradient = np.zeros_like(P), np.zeros_like(Q)
+    adjoint = np.zeros_like(grams[0])
+    for layer in reversed(range(model.layers)):
+        T, gram = maps[layer], grams[layer]
+        map_adjoint = rows[layer + 1][:, :, None] * columns[layer][:, None, :] + adjoint @ T @ gram
+        spread = np.zeros_like(gram)
+        for k in range(model.heads):
+            product = map_adjoint @ Q[layer, k].T
+            P_gradient[layer, k] = np.einsum("bij,bjk->ik", product, gram)
+            Q_gradient[layer, k] = np.einsum("bji,bjk->ik", P[layer, k] @ gram, map_adjoint)
+            spread += P[layer, k].T @ product
+        adjoint = T.transpose(0, 2, 1) @ adjoint @ T + spread + spread.transpose(0, 2, 1)
+    return losses, _restrict(model, P_gradient / len(losses), Q_gradient / len(losses))
+
+
+def score(weights: Array, contexts: GramDraw, exact: bool) -> tuple[Array, Array]:
+    """Each context's loss and its gradient with respect to the implicit weights.
+
+    exact:    ½‖ŵ − w*‖² with the oracle w* = w*_{σ²}.  Given the data, w has mean w* and E ½‖ŵ − w‖² = ½‖ŵ − w*‖² + a
+              term free of ŵ; so its mean is the adjusted loss, and its gradient the paper's with less variance.
+    sampled:  ½(<ŵ, x_t> − <w, x_t>)², the paper's own, with one query per context.
+    """
+    if exact:
+        difference = weights - contexts.oracle
+        return 0.5 * (difference**2).sum(axis=-1), difference
+    error = np.einsum("bd,bd->b", weights - contexts.weights, contexts.query)
+    return 0.5 * error**2, error[:, None] * contexts.query
+
+
+def _restrict(model: LinearTransformer, P_gradient: Array, Q_gradient: Array) -> LinearTransformer:
+    """The gradient with respect to the model's own parameters, given that with respect to dense P and Q."""
+    if model.kind == "full":
+        return model.replace({"P": P_gradient, "Q": Q_gradient})
+
+    def blocks(gradient: Array) -> Array:
+        diagonal = np.diagonal(gradient, axis1=-2, axis2=-1)
+        return np.stack([diagonal[..., :-1].sum(axis=-1), diagonal[..., -1]], axis=-1)
+
+    kept = model.parameters["q"].shape[-1]
+    return model.replace({"p": blocks(P_gradient), "q": blocks(Q_gradient)[..., :kept]})

@@ -1,0 +1,127 @@
+"""Model files: one safetensors file with the kind's own parameters, and metadata as one JSON string.
+
+Files may come from anywhere, so nothing in them is trusted: sizes are bounded before anything is read, the metadata
+must be plain JSON, tensors must be exactly those the kind has, and values must be finite. No code is ever loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from ridgeformer._version import __version__
+from ridgeformer.core.model import KINDS, LinearTransformer
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import FLOATS, InputError, shortened
+
+FORMAT = 1
+METADATA_KEY = "ridgeformer"
+MAX_FILE_BYTES = 1 << 30
+MAX_HEADER_BYTES = 1 << 22
+_TENSORS_OF_KIND = {"full": {"P", "Q"}, "diag": {"p", "q"}, "gdpp": {"p", "q"}}
+
+
+def save_model(model: LinearTransformer, path: Path) -> None:
+    """Write ``model`` to ``path``; refuses weights that are not finite."""
+    if not all(np.isfinite(array).all() for array in model.parameters.values()):
+        raise InputError("This model has NaN or infinite weights and is not saved.")
+    metadata = {
+        "format": FORMAT,
+        "kind": model.kind,
+        "dim": model.dim,
+        "info": dict(model.info),
+        "versions": {"ridgeformer": __version__, "numpy": np.__version__, "python": platform.python_version()},
+    }
+    try:
+        text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as unfit:
+        raise InputError(f"The model's info must be plain JSON without NaN: {unfit}.") from unfit
+    data = safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text})
+    if int.from_bytes(data[:8], "little") > MAX_HEADER_BYTES:
+        raise InputError(f"The model's info is larger than {MAX_HEADER_BYTES >> 20} MiB and could not be loaded again.")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"This model is larger than {MAX_FILE_BYTES >> 20} MiB and could not be loaded again.")
+    write_whole(path, data)
+
+
+def load_model(path: Path) -> LinearTransformer:
+    """Read a model file; anything wrong with it is one `InputError`."""
+    return read_model(_read(path), path)
+
+
+def read_model(data: bytes, path: Path | str) -> LinearTransformer:
+    """A model from the bytes of a file; ``path`` is what errors call it."""
+    metadata = _metadata(path, data)
+    kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
+    if metadata.get("format") != FORMAT or isinstance(metadata.get("format"), bool):
+        raise InputError(f"{path} has format {shortened(metadata.get('format'))}; this version reads format {FORMAT}.")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"{path} says it holds a model of unknown kind {shortened(kind)}.")
+    if not isinstance(info, dict) or not isinstance(dim, int):
+        raise InputError(f"{path} has metadata of the wrong form.")
+    try:
+        tensors = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as broken:
+        raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
+    if set(tensors) != _TENSORS_OF_KIND[kind]:
+        expected = " and ".join(sorted(_TENSORS_OF_KIND[kind]))
+        raise InputError(
+            f"{path} must hold the tensors {expected} of a {kind} model, not {shortened(sorted(tensors))}."
+        )
+    for name, array in tensors.items():
+        if array.dtype not in FLOATS:
+            raise InputError(f"{path}: tensor {name} must be float32 or float64, not {array.dtype}.")
+        if not np.isfinite(array).all():
+            raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
+    try:
+        return LinearTransformer(kind, dim, tensors, info)
+    except InputError as unfit:
+        raise InputError(f"{path}: {unfit}") from unfit
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError as missing:
+        raise InputError(f"There is no model file {path}.") from missing
+    except OSError as failed:
+        raise InputError(f"Cannot read {shortened(str(path), 200)}: {failed.strerror or failed}.") from failed
+    except ValueError as impossible:  # a null byte
+        raise InputError(f"Cannot read {path}: {impossible}.") from impossible
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, which no model file is.")
+    return data
+
+
+def _metadata(path: Path | str, data: bytes) -> dict[str, Any]:
+    """The JSON object in the file's header."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise InputError(f"{path} is not a safetensors file, or is cut off.")
+    try:
+        header = json.loads(data[8 : 8 + length], object_pairs_hook=_object)
+        text = header["__metadata__"][METADATA_KEY]
+        metadata = json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_object)
+    except (ValueError, KeyError, TypeError, RecursionError) as broken:
+        raise InputError(f"{path} is not a ridgeformer model file: its metadata cannot be read.") from broken
+    if not isinstance(metadata, dict):
+        raise InputError(f"{path} is not a ridgeformer model file: its metadata is not an object.")
+    return metadata
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice")
+    return found
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

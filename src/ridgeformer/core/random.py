@@ -1,0 +1,205 @@
+"""Counter-based random contexts, in plain NumPy: the reference of the fused sampler in `ridgeformer.kernels`.
+
+Every number is a pure function of (key, step, context, slot): context 7 of step 3 is the same context whatever the
+batch size, the thread count or the order of calls, and both back ends and both precisions draw the same ones.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import InputError
+
+
+class Purpose(IntEnum):
+    """What a stream is for. The numbers are part of every result: never change or reuse one."""
+
+    INIT = 1
+    TRAIN = 2
+    EVALUATE = 3
+    TUNE = 4
+    EXPLORE = 5
+    MINE = 6
+    SELECT = 7
+
+
+_NOISE_LEVELS, _TOKENS, _PHILOX_KEY = range(3)  # separate streams within one purpose and step
+
+
+def _sequence(*numbers: int) -> np.random.SeedSequence:
+    words: list[int] = []  # each number with its length before it: SeedSequence would run them together
+    for number in map(int, numbers):
+        count = max(1, -(-number.bit_length() // 32))
+        words += [count, *(number >> 32 * place & 0xFFFFFFFF for place in range(count))]
+    return np.random.SeedSequence(words)
+
+
+def check_seed(seed: int) -> int:
+    """The seed as an int; a whole number ≥ 0 of any size."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"A seed must be a whole number of at least 0, not {seed!r}.")
+    return int(seed)
+
+
+def noise_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of the noise levels σ of one batch."""
+    return _stream(seed, purpose, _NOISE_LEVELS, step)
+
+
+def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of everything else in a batch drawn as tokens."""
+    return _stream(seed, purpose, _TOKENS, step)
+
+
+def philox_key(seed: int, purpose: Purpose) -> Array:
+    """Two 32-bit words that key the counter-based draws of `ridgeformer.core.random`; the step is part of the counter."""
+    return _key(check_seed(seed), purpose, _PHILOX_KEY, np.uint32)
+
+
+def _stream(seed: int, purpose: Purpose, part: int, step: int) -> np.random.Generator:
+    """Philox keyed by all but the step, which is the upper half of its 256-bit counter: streams never meet."""
+    key = _key(check_seed(seed), purpose, part, np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=int(step) << 128))
+
+
+@lru_cache(maxsize=64)
+def _key(seed: int, purpose: Purpose, part: int, dtype: type) -> Array:
+    key = _sequence(seed, purpose, part).generate_state(2, dtype)
+    key.flags.writeable = False
+    return key
+
+
+def init_rng(seed: int) -> np.random.Generator:
+    """The stream of a model's initial weights."""
+    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), Purpose.INIT)))
+
+
+# Philox4x32: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, table 2.
+PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+PHILOX_ROUNDS = 7
+"""The fewest rounds that pass the whole of TestU01's BigCrush (the same table); ten would cost a tenth of a step."""
+
+QUERY_SLOT = 1 << 23
+"""First slot of the query x_t; w and the entries below the diagonal of Bartlett's factor start at slot 0."""
+FIRST_CHI_SLOT = 1 << 24
+SLOTS_PER_CHI_PAIR = 1 << 16
+"""Counter slots set aside for each two chi variates."""
+
+
+class GramDraw(NamedTuple):
+    """What one batch of contexts drawn in Gram space consists of."""
+
+    gram: Array  # (batch, p, p)
+    weights: Array  # (batch, d), the true w
+    query: Array  # (batch, d), x_t
+    oracle: Array  # (batch, d), w*_{σ²}, ridge regression with the true noise
+
+
+def philox(slot: int, context: Array, step: int, key: Array) -> tuple[Array, Array, Array, Array]:
+    """Four 32-bit words for each context: Philox of the counter (slot, context, step)."""
+    words = [
+        np.full(context.shape, slot, np.uint64),
+        context.astype(np.uint64),
+        np.full(context.shape, step & 0xFFFFFFFF, np.uint64),
+        np.full(context.shape, step >> 32 & 0xFFFFFFFF, np.uint64),
+    ]
+    low32, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    m0, m1 = (np.uint64(m) for m in PHILOX_MULTIPLIERS)
+    k0, k1 = int(key[0]), int(key[1])
+    for _ in range(PHILOX_ROUNDS):
+        product0, product1 = words[0] * m0, words[2] * m1
+        words = [
+            (product1 >> shift) ^ words[1] ^ np.uint64(k0),
+            product1 & low32,
+            (product0 >> shift) ^ words[3] ^ np.uint64(k1),
+            product0 & low32,
+        ]
+        k0, k1 = (k0 + PHILOX_WEYL[0]) & 0xFFFFFFFF, (k1 + PHILOX_WEYL[1]) & 0xFFFFFFFF
+    a, b, c, d = (w.astype(np.uint32) for w in words)
+    return a, b, c, d
+
+
+def to_unit(word: Array) -> Array:
+    """(word + ½) / 2³²: a number strictly between 0 and 1."""
+    return (word + 0.5) / 2.0**32
+
+
+def normal_pair(radius_word: Array, angle_word: Array) -> tuple[Array, Array]:
+    """Two standard normals by the Box-Muller transform; see `ridgeformer.kernels.random.normal_pair`."""
+    radius = np.sqrt(-2.0 * np.log(to_unit(radius_word)))
+    angle = 2.0 * np.pi * (to_unit(angle_word & np.uint32(2**30 - 1)) - 0.125)
+    cosine, sine = radius * np.cos(angle), radius * np.sin(angle)
+    cosine = np.where(angle_word & np.uint32(1 << 30), -cosine, cosine)
+    swapped = (angle_word & np.uint32(1 << 31)) != 0
+    return np.where(swapped, sine, cosine), np.where(swapped, cosine, sine)
+
+
+def normals(first_slot: int, count: int, context: Array, step: int, key: Array) -> Array:
+    """(contexts, count) standard normals, four to a slot."""
+    columns: list[Array] = []
+    for slot in range(first_slot, first_slot + (count + 3) // 4):
+        a, b, c, d = philox(slot, context, step, key)
+        columns += [*normal_pair(a, b), *normal_pair(c, d)]
+    return np.stack(columns[:count], axis=-1)
+
+
+def chi_pair(degrees: tuple[int, int], pair: int, context: Array, step: int, key: Array) -> tuple[Array, Array]:
+    """sqrt of two χ² variates by the method of Marsaglia and Tsang (ACM TOMS 26, 2000), a try for each to a slot."""
+    values = [np.ones(context.shape), np.ones(context.shape)]
+    waiting = [np.ones(context.shape, dtype=bool), np.ones(context.shape, dtype=bool)]
+    slot = FIRST_CHI_SLOT + pair * SLOTS_PER_CHI_PAIR
+    while waiting[0].any() or waiting[1].any():
+        a, b, *words = philox(slot, context, step, key)
+        for which, normal in enumerate(normal_pair(a, b)):
+            if degrees[which] == 1:  # shape ½ is below the range of the method, but χ₁ is |N(0, 1)|
+                square, accepted = normal**2, np.ones(context.shape, dtype=bool)
+            else:
+                d = 0.5 * degrees[which] - 1.0 / 3.0
+                root = 1.0 + normal / np.sqrt(9.0 * d)
+                v = np.where(root > 0, root, 1.0) ** 3
+                accepted = np.log(to_unit(words[which])) < 0.5 * normal**2 + d * (1.0 - v + np.log(v))
+                accepted &= root > 0
+                square = 2.0 * d * v
+            values[which] = np.where(waiting[which] & accepted, square, values[which])
+            waiting[which] &= ~accepted
+        slot += 1
+    return np.sqrt(values[0]), np.sqrt(values[1])
+
+
+def draw_gram(dim: int, examples: int, sigma: Array, step: int, key: Array, first: int = 0) -> GramDraw:
+    """Gram matrices of contexts with ``examples`` ≥ dim + 1 rows, without drawing the rows.
+
+    The Gram matrix of n rows of p standard normals is B Bᵀ with B lower triangular, B_ii ~ χ(n−i), entries below the
+    diagonal N(0, 1) (Bartlett 1933). Its last variable plays the part of ξ/σ; since y = Xw + ξ, replacing the last
+    row b by (wᵀB_x + σ b_x, σ b_ξ) turns it into the Gram matrix of the tokens (x, y).
+
+    ``sigma`` (batch,) holds each context's noise level; contexts are numbered from ``first``.
+    """
+    size = dim + 1
+    context = np.arange(first, first + len(sigma), dtype=np.uint32)
+    below = size * (size - 1) // 2
+    z = normals(0, dim + below, context, step, key)
+    weights, query = z[:, :dim], normals(QUERY_SLOT, dim, context, step, key)
+    factor = np.zeros((len(sigma), size, size))
+    factor[:, *np.tril_indices(size, -1)] = z[:, dim:]
+    for i in range(0, size, 2):
+        partner = min(i + 1, size - 1)  # the last of an odd number of variates has no partner; what it gets is not used
+        first_chi, second_chi = chi_pair((examples - i, examples - partner), i // 2, context, step, key)
+        factor[:, partner, partner] = second_chi
+        factor[:, i, i] = first_chi
+    x_factor, noise_row = factor[:, :dim, :dim], factor[:, dim, :].copy()
+    factor[:, dim, :] = sigma[:, None] * noise_row
+    factor[:, dim, :dim] += np.einsum("bi,bij->bj", weights, x_factor)
+    gram = factor @ factor.transpose(0, 2, 1)
+    # w*_{σ²} = (Σ + σ²I)⁻¹(Σw + Xᵀξ) = w + (Σ + σ²I)⁻¹(Xᵀξ − σ²w): the second form is exact as σ → 0.
+    cross_noise = sigma[:, None] * np.einsum("bij,bj->bi", x_factor, noise_row[:, :dim])
+    variance = sigma[:, None] ** 2
+    system = gram[:, :dim, :dim] + variance[:, :, None] * np.eye(dim)
+    oracle = weights + np.linalg.solve(system, (cross_noise - variance * weights)[..., None])[..., 0]
+    return GramDraw(gram, weights, query, oracle)

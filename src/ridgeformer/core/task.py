@@ -1,0 +1,147 @@
+"""The problem: noisy linear regression in context, with a noise level that changes from one context to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import NoisePrior, parse_noise
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw, Purpose, draw_gram, noise_rng, philox_key, token_rng
+from ridgeformer.core.validation import InputError, float_dtype, one_of, whole_number
+
+MAX_DIM = 4096
+MAX_CONTEXT = 2**31 - 1
+MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
+BACKENDS = ("auto", "reference", "fused")
+
+
+@dataclass(frozen=True)
+class TokenDraw:
+    """A batch of contexts as tokens."""
+
+    X: Array  # (batch, n, d)
+    y: Array  # (batch, n)
+    weights: Array  # (batch, d)
+    sigma: Array  # (batch,)
+    query: Array  # (batch, d)
+    target: Array  # (batch,), <w, x_t>, without noise
+
+
+@dataclass(frozen=True)
+class ContextDraw:
+    """A batch of contexts as Gram matrices, with what is known about how they were drawn."""
+
+    context: Context
+    weights: Array  # (batch, d)
+    sigma: Array  # (batch,)
+    query: Array  # (batch, d)
+    oracle: Array  # (batch, d), w*_{σ²}: ridge regression that is told the noise level
+
+    def as_gram_draw(self) -> GramDraw:
+        """The four arrays that the objective needs."""
+        return GramDraw(self.context.gram, self.weights, self.query, self.oracle)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Contexts of ``context`` examples in ``dim`` dimensions: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1)."""
+
+    dim: int = 10
+    """d, the number of features."""
+    context: int = 20
+    """n, the number of examples in a context."""
+    noise: NoisePrior | str = "uniform:5"
+    """Prior of σ: a spec such as "uniform:5" or an object with the methods of `NoisePrior`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", whole_number("dim", self.dim, 1, MAX_DIM))
+        object.__setattr__(self, "context", whole_number("context", self.context, 1, MAX_CONTEXT))
+        object.__setattr__(self, "noise", parse_noise(self.noise))
+
+    @property
+    def prior(self) -> NoisePrior:
+        """The noise prior, parsed."""
+        assert not isinstance(self.noise, str)
+        return self.noise
+
+    @property
+    def gram_drawable(self) -> bool:
+        """Whether Gram matrices can be drawn without tokens: Bartlett's construction needs n ≥ d + 1."""
+        return self.context >= self.dim + 1
+
+    def draw_sigma(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> Array:
+        """(batch,) noise levels; the same ones that `draw_tokens` and `draw_contexts` use for this seed and step."""
+        batch = whole_number("batch", batch, 1, MAX_BATCH)
+        step = whole_number("step", step, 0, 2**63 - 1)
+        drawn = self.prior.sample(noise_rng(seed, purpose, step), batch)
+        try:
+            sigma = np.asarray(drawn, dtype=np.float64)
+        except (TypeError, ValueError):
+            sigma = np.empty(0)
+        if sigma.shape != (batch,) or not (sigma.min() >= 0 and sigma.max() < np.inf):  # NaN fails both
+            raise InputError(f"The noise prior {self.prior.spec!r} must draw {batch} finite levels σ ≥ 0.")
+        return sigma
+
+    def draw_tokens(
+        self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE, dtype: Any = np.float64
+    ) -> TokenDraw:
+        """Contexts as tokens, for any n ≥ 1."""
+        dtype = float_dtype(dtype)
+        sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
+        rng = token_rng(seed, purpose, step)
+        weights = rng.standard_normal((batch, self.dim))
+        query = rng.standard_normal((batch, self.dim))
+        X = rng.standard_normal((batch, self.context, self.dim))
+        noise = sigma[:, None] * rng.standard_normal((batch, self.context))
+        y = np.einsum("bnd,bd->bn", X, weights) + noise
+        target = np.einsum("bd,bd->b", query, weights)
+        return TokenDraw(*(a.astype(dtype, copy=False) for a in (X, y, weights, sigma, query, target)))
+
+    def draw_contexts(
+        self,
+        batch: int,
+        *,
+        seed: int,
+        step: int = 0,
+        purpose: Purpose = Purpose.EXPLORE,
+        dtype: Any = np.float64,
+        backend: str = "auto",
+        threads: int | None = None,
+    ) -> ContextDraw:
+        """Contexts as Gram matrices; without drawing tokens, and at a cost that does not depend on n, if n ≥ d + 1.
+
+        ``backend``: "fused" draws with the compiled sampler, "reference" with NumPy; both draw the same contexts, to
+        rounding. "auto" takes the compiled one for batches large enough to be worth loading it.
+        """
+        dtype = float_dtype(dtype)
+        one_of("backend", backend, BACKENDS)
+        sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
+        if not self.gram_drawable:
+            return self._contexts_from_tokens(sigma, seed, step, purpose, dtype)
+        key = philox_key(seed, purpose)
+        if backend == "fused" or (backend == "auto" and batch * (self.dim + 1) ** 2 >= _WORTH_COMPILING):
+            from ridgeformer.kernels import engine
+
+            source = engine.make_source(sigma, self.context, step, 0, key, dtype)
+            drawn = engine.draw(self.dim, source, threads)
+        else:
+            drawn = draw_gram(self.dim, self.context, sigma, step, key)
+        gram, weights, query, oracle = (a.astype(dtype, copy=False) for a in drawn)
+        return ContextDraw(Context(gram, self.context), weights, sigma.astype(dtype), query, oracle)
+
+    def _contexts_from_tokens(self, sigma: Array, seed: int, step: int, purpose: Purpose, dtype: Any) -> ContextDraw:
+        """Fewer examples than a Gram matrix has rows: draw the tokens and sum them up."""
+        tokens = self.draw_tokens(len(sigma), seed=seed, step=step, purpose=purpose)
+        context = Context.from_tokens(tokens.X, tokens.y)
+        oracle = context.ridge(sigma**2)
+        arrays = (context.gram, tokens.weights, sigma, tokens.query, oracle)
+        gram, weights, sigma, query, oracle = (a.astype(dtype, copy=False) for a in arrays)
+        return ContextDraw(Context(gram, self.context), weights, sigma, query, oracle)
+
+
+# Loading the compiled sampler takes about a second; NumPy draws this many Gram entries in that time.
+_WORTH_COMPILING = 2_000_000

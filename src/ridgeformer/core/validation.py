@@ -1,0 +1,98 @@
+"""Checks of what users pass in. Each raises `InputError` with one sentence, or returns the value in canonical form."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.notation import Array
+
+
+class RidgeformerError(Exception):
+    """Base of all errors raised on purpose; the command line prints it and exits with code 2."""
+
+
+class InputError(RidgeformerError):
+    """An argument, a file or an environment variable is not what it must be.
+
+    Not a ValueError: the parser of the command line would catch those and wrap the sentence in words of its own.
+    """
+
+
+class InterruptedRunError(RidgeformerError):
+    """The user stopped a run; what was done is saved, and the message says how to go on."""
+
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def shortened(value: Any, longest: int = 100) -> str:
+    """``value`` for a message: what users pass and files hold can be of any length."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def whole_number(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
+    """``value`` as an int within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} must be a whole number, not {value!r}.")
+    if value < at_least or (at_most is not None and value > at_most):
+        bounds = f"at least {at_least}" if at_most is None else f"between {at_least} and {at_most}"
+        raise InputError(f"{name} must be {bounds}, not {shortened(value)}.")
+    return int(value)
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """``value`` as a finite float of at least 0."""
+    number = float(value) if isinstance(value, Real) and value is not True and value is not False else -1.0
+    if not 0 <= number < np.inf:
+        raise InputError(f"{name} must be a finite number of at least 0, not {shortened(value)}.")
+    return number
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
+    """``value`` if it is one of the choices; otherwise the error names the nearest one."""
+    options = list(choices)
+    if isinstance(value, str) and value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(options)}, not {value!r}.{hint}")
+
+
+def float_dtype(dtype: Any) -> np.dtype[Any]:
+    """float32 or float64 as a dtype."""
+    try:
+        found = np.dtype(dtype) if dtype is not None else None
+    except (TypeError, ValueError, SyntaxError):
+        found = None
+    if found is None or found not in FLOATS:  # a dtype equals None, since np.dtype(None) is float64
+        raise InputError(f"The precision must be float32 or float64, not {dtype!r}.")
+    return found
+
+
+def real_array(name: str, value: Any) -> Array:
+    """``value`` as a C-contiguous array of real numbers, finite or not, of whatever shape and precision it has."""
+    try:
+        array = np.asarray(value)
+    except ValueError as ragged:
+        raise InputError(f"{name} is not a rectangular array of numbers.") from ragged
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, not {array.dtype}.")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def finite_array(name: str, value: Any, axes: tuple[str, ...]) -> Array:
+    """``value`` as an array of finite floats with these axes; integers become float64."""
+    array = real_array(name, value)
+    if array.dtype not in FLOATS:
+        array = array.astype(np.float64)
+    if array.ndim != len(axes):
+        raise InputError(f"{name} must have the axes ({', '.join(axes)}), but has shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} holds NaN or infinite values.")
+    return array

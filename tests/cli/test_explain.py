@@ -1,0 +1,282 @@
+"""``ridgeformer explain``: from a model file to tables, JSON, figures and code, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from running import ridgeformer
+
+import ridgeformer as rf
+from ridgeformer.analysis import few_constants, retune
+from ridgeformer.cli.explain import explain
+from ridgeformer.theory import Check
+from support import make_examples, one_sentence, relative_error, tame_model
+
+TASK = {"dim": 3, "context": 8, "noise": "uniform:2"}
+EXAMPLES = make_examples(4, 8, 3, seed=1)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return ridgeformer("explain", *arguments)
+
+
+def make_model(path: Path, kind: str = "diag", layers: int = 2, heads: int = 1, **task: Any) -> Path:
+    drawn = tame_model(kind, layers, heads, 3, EXAMPLES.gram)
+    rf.LinearTransformer(kind, 3, drawn.parameters, {"task": {**TASK, **task}}).save(path)
+    return path
+
+
+def read_json(path: Path) -> Any:
+    """Strict: NaN and Infinity are not JSON."""
+    return json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+def test_model_with_everything_gives_tables_json_figures_and_code(tmp_path: Path) -> None:
+    out, file = tmp_path / "new" / "out", tmp_path / "e.json"
+    done = run(make_model(tmp_path / "a.safetensors"), "--out", out, "--json", file, "--sequences", 500)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "a: diag, layers: 2",
+        "In short. ŵ is within",
+        "without which ŵ = 0, it misses",
+        "ω of every layer",
+        "after each layer",
+        "nearest to ŵ",
+        "Lemma 4.4",
+        "with parts switched off",
+        "all else fitted anew",
+    ):
+        assert text in " ".join(done.stdout.split())
+    found = read_json(file)
+    assert found == read_json(out / "explanation.json")
+    assert found["task"] == TASK
+    assert found["sequences"] == 500
+    assert np.allclose(found["omega"], rf.load(tmp_path / "a.safetensors").omega())
+    expected = rf.evaluate(rf.load(tmp_path / "a.safetensors"), rf.Task(3, 8, "uniform:2"), 500).adjusted_loss
+    assert found["progress"][-1]["total"]["adjusted_loss"] == pytest.approx(expected)
+    assert len(found["ablations"]) == 6 + 8
+    names = {"omega", "matrices", "filters", "implied-noise", "steps", "progress", "momentum", "ablations"}
+    names |= {"ablation-bands"}
+    assert {path.stem for path in out.glob("*.svg")} == {path.stem for path in out.glob("*.png")} == names
+    assert "\\omega_{xx}" in (out / "algorithm.tex").read_text()
+    compile((out / "algorithm.py").read_text(), "algorithm.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "noise"), [("gdpp", 2, "fixed:0"), ("full", 2, "categorical:1+3"), ("diag", 3, "fixed:1")]
+)
+def test_any_kind_heads_and_noise(
+    kind: str,
+    heads: int,
+    noise: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retune, "CONTEXTS", 256)
+    path, out = make_model(tmp_path / "m.safetensors", kind, 2, heads), tmp_path / "out.json"
+    assert explain(str(path), noise=noise, sequences=120, json=out, ablate=kind != "diag") == 0
+    text = capsys.readouterr().out
+    assert f"σ ~ {noise}" in text
+    assert ("defined for diag and gdpp models only" in text) == (kind == "full")
+    assert ("blocks A, b, c and δ" in text) == (kind == "full")
+    assert ("fitted anew, to be compared" in text) == (kind != "diag")
+    assert ("(exact)" in text) == (kind == "gdpp")
+    assert read_json(out)["model"]["heads"] == heads
+
+
+def test_fewer_examples_than_features_and_one_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(retune, "CONTEXTS", 256)
+    path = make_model(tmp_path / "m.safetensors", "diag", 1)
+    assert explain(str(path), context=2, sequences=80) == 0
+    assert "n = 2" in capsys.readouterr().out
+
+
+def test_model_that_does_not_say_what_it_was_trained_on_is_explained_and_no_claim_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.safetensors"
+    rf.LinearTransformer("diag", 3, tame_model("diag", 2, 1, 3, EXAMPLES.gram).parameters).save(path)
+    assert explain(str(path), sequences=60, ablate=False) == 0
+    assert "does not say what it was trained on" in " ".join(capsys.readouterr().out.split())
+    assert explain(str(path), as_code=True) == 0
+    assert "Trained" not in capsys.readouterr().out
+
+
+def test_other_contexts_than_those_of_training_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_model(tmp_path / "m.safetensors")
+    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "σ ~ fixed:1, n = 8" in text
+    assert "trained for σ ~ uniform:2, n = 8" in text
+
+
+def test_unreadable_task_does_not_matter_where_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_model(tmp_path / "m.safetensors", noise=[1, 2])
+    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1", context=8) == 0
+    assert "does not say" in " ".join(capsys.readouterr().out.split())
+
+
+def test_exploding_model_is_null_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "m.safetensors", tmp_path / "out.json"
+    rf.LinearTransformer.init("diag", layers=8, dim=3, scale=3.0, seed=1).save(path)
+    assert explain(str(path), sequences=60, ablate=False, json=out, out=tmp_path) == 0
+    assert read_json(out)["progress"][-1]["total"]["adjusted_loss"] is None
+    assert "not finite" in capsys.readouterr().out
+
+
+def test_as_code_prints_a_program_and_nothing_else(tmp_path: Path) -> None:
+    path = make_model(tmp_path / "m.safetensors", layers=3)
+    done = run(path, "--as-code")
+    assert done.returncode == 0, done.stderr
+    scope: dict[str, Any] = {}
+    exec(done.stdout, scope)
+    found = np.stack([scope["fit"](X, y) for X, y in zip(EXAMPLES.X, EXAMPLES.y, strict=True)])
+    assert relative_error(found, rf.implicit_weights(rf.load(path), EXAMPLES.X, EXAMPLES.y)) < 1e-6
+
+
+def test_latex_prints_latex_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(str(make_model(tmp_path / "m.safetensors")), latex=True) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("% The algorithm of m")
+    assert lines[-1].startswith("\\end{tabular}")
+
+
+def test_check_without_a_model_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "checks.json"
+    assert explain(None, check=True, json=out) == 0
+    text, found = capsys.readouterr().out, read_json(out)
+    assert f"{len(found)} of {len(found)} hold." in text
+    assert all(row["passed"] and row["name"] in text for row in found)
+
+
+def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = make_model(tmp_path / "m.safetensors"), tmp_path / "theory"
+    assert explain(str(path), check=True, out=out) == 0
+    assert "8 figures, theory.json" in capsys.readouterr().out
+    names = {"theory-cosine", "theory-second-order", "theory-two-layer", "theory-step-size"}
+    assert {file.stem for file in out.glob("*.svg")} == {file.stem for file in out.glob("*.png")} == names
+    found = read_json(out / "theory.json")
+    assert all(check["passed"] for check in found["checks"])
+    assert found["curves"]["cosines"][0]["dim"] == 3  # of the model
+
+
+def test_folder_and_model_named_like_markup_are_named_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = make_model(tmp_path / '[b]"""; raise SystemExit.safetensors')
+    assert explain(str(path), sequences=60, ablate=False, out=Path("[/red]")) == 0
+    text = capsys.readouterr().out
+    assert "in [/red]" in text
+    assert '[b]"""; raise SystemExit: diag' in text
+    scope: dict[str, Any] = {}
+    exec((tmp_path / "[" / "red]" / "algorithm.py").read_text(encoding="utf-8"), scope)
+    assert scope["fit"](EXAMPLES.X[0], EXAMPLES.y[0]).shape == (3,)
+
+
+def test_check_of_an_exploding_model_says_that_it_explodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.safetensors"
+    rf.LinearTransformer.init("diag", layers=6, dim=3, scale=100.0).save(path)
+    assert explain(str(path), check=True) == 1
+    assert "Theorem 4.1, this model: not finite, for the model explodes" in capsys.readouterr().out
+
+
+def test_check_that_fails_has_exit_code_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+
+    def fake(seed: int, model: Any, examples: int | None) -> list[Check]:
+        seen.append((seed, model.layers, examples))
+        return [Check.at_most("A", "Fine.", 0.0, 1.0), Check.at_most("B", "Wrong.", 2.0, 1.0)]
+
+    monkeypatch.setattr("ridgeformer.theory.run_checks", fake)
+    assert explain(str(make_model(tmp_path / "m.safetensors")), check=True, seed=5) == 1
+    assert seen == [(5, 2, 8)]
+    text = capsys.readouterr().out
+    assert "FAILS" in text
+    assert "1 of 2 hold." in text
+
+
+def test_simplest_prints_a_ladder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"_POOL": 64, "_TRIAL_POOL": 64, "_TRIAL": 2, "_FINAL": 4, "_STARTS": 1, "_FEWEST": 10}.items():
+        monkeypatch.setattr(few_constants, name, value)
+    path = make_model(tmp_path / "m.safetensors", layers=3)
+    assert explain(str(path), simplest=True, sequences=200, out=tmp_path, json=tmp_path / "s.json") == 0
+    text = capsys.readouterr().out
+    for part in ("all ω free", "one ratio", "control: one layer", "Bayes"):
+        assert part in text
+    found = read_json(tmp_path / "s.json")
+    assert found["task"] == TASK
+    assert len(found["forms"]) == 13
+    assert (tmp_path / "simplest.svg").exists()
+
+
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "no model": ({"model": None}, "Name a model file"),
+    "no such file": ({"model": "nowhere.safetensors"}, "nowhere.safetensors"),
+    "two at once": ({"check": True, "as_code": True}, "Choose one of"),
+    "no sequences": ({"sequences": 0}, "sequences must be"),
+    "negative seed": ({"seed": -1}, "seed must be"),
+    "bad noise": ({"noise": "unifrom:5"}, "Cannot read the noise prior"),
+    "bad context": ({"context": 0}, "context must be"),
+    "unreadable task": ({"model": "hostile.safetensors"}, "readable form"),
+    "too many sequences": ({"sequences": 10**12}, "at most"),
+    "no folder": ({"json": Path("nowhere/out.json")}, "no folder"),
+    "a folder for a file": ({"json": Path()}, "is a folder"),
+    "code to a folder": ({"as_code": True, "out": Path("out")}, "only print"),
+    "latex to a file": ({"latex": True, "json": Path("a.json")}, "only print"),
+    "check of so many": ({"check": True}, "do not go with it"),
+    "a file for a folder": ({"out": Path("a.safetensors")}, "Cannot make the folder"),
+    "simplest of full": ({"model": "full.safetensors", "simplest": True}, "sought for diag models"),
+    "simplest of two layers": ({"simplest": True}, "layers of the model must be"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_model(Path("a.safetensors"))
+    make_model(Path("full.safetensors"), "full")
+    make_model(Path("hostile.safetensors"), noise=[1, 2])
+    arguments, hint = ERRORS[name]
+    with pytest.raises(rf.InputError, match=hint) as caught:
+        explain(**{"model": "a.safetensors", "sequences": 20, **arguments})
+    one_sentence(caught.value)
+
+
+def test_errors_of_the_command_go_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
+    done = run(make_model(tmp_path / "m.safetensors"), "--noise", "gauss:1")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("ridgeformer: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_names_every_flag() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for flag in [
+        "out",
+        "json",
+        "check",
+        "as-code",
+        "latex",
+        "simplest",
+        "no-ablate",
+        "noise",
+        "context",
+        "sequences",
+        "seed",
+    ]:
+        assert f"--{flag}" in done.stdout

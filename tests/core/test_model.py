@@ -1,0 +1,307 @@
+"""The model: parameters, initialisation, embedding, and that nothing about it can be changed by accident."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ridgeformer as rf
+from ridgeformer.core.model import DEFAULT_SCALE, parameter_shapes
+from support import KINDS, make_examples, one_sentence, tame_model
+
+
+def small(kind: str, layers: int = 2, heads: int = 3, dim: int = 4, dtype: Any = np.float64) -> rf.LinearTransformer:
+    return rf.LinearTransformer.init(kind, layers=layers, heads=heads, dim=dim, dtype=dtype, scale=0.1)
+
+
+# --- initialisation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_of_the_same_seed_is_equal_and_of_another_differs(kind: str) -> None:
+    first, again, other = (rf.LinearTransformer.init(kind, layers=2, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(first.flatten(), again.flatten())
+    assert not np.isclose(first.flatten(), other.flatten()).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_in_float32_is_that_in_float64_rounded(kind: str) -> None:
+    wide, narrow = (small(kind, dtype=dtype) for dtype in (np.float64, np.float32))
+    assert np.array_equal(wide.flatten().astype(np.float32), narrow.flatten())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_has_the_shapes_and_defaults_of_its_kind(kind: str) -> None:
+    model = rf.LinearTransformer.init(kind, layers=3, heads=2, dim=4)
+    assert (model.kind, model.layers, model.heads, model.dim) == (kind, 3, 2, 4)
+    assert model.dtype == np.float32
+    numbers = {"full": 2 * 3 * 2 * 25, "diag": 3 * 2 * 4, "gdpp": 3 * 2 * 3}
+    assert model.size == numbers[kind] == model.flatten().size
+    assert {name: array.shape for name, array in model.parameters.items()} == parameter_shapes(kind, 3, 2, 4)
+    assert rf.LinearTransformer.init(kind, layers=1).dim == 10
+    assert rf.LinearTransformer.init(kind, layers=1).heads == 1
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("full", 0.3), ("diag", 2.0), ("gdpp", None), ("full", None)])
+def test_init_scale_is_the_standard_deviation_of_the_parameters(kind: str, scale: float | None) -> None:
+    model = rf.LinearTransformer.init(kind, layers=100, heads=30, dim=3, scale=scale)
+    values, expected = model.flatten().astype(np.float64), DEFAULT_SCALE[kind] if scale is None else scale
+    # 5 standard errors of the mean and of the standard deviation of N normals: s/√N and s/√(2N).
+    assert abs(values.mean()) < 5 * expected / math.sqrt(values.size)
+    assert abs(values.std() - expected) < 5 * expected / math.sqrt(2 * values.size)
+
+
+def test_init_with_scale_zero_is_the_zero_model() -> None:
+    assert not rf.LinearTransformer.init("full", layers=1, scale=0.0).flatten().any()
+
+
+# --- attention matrices and ω -----------------------------------------------------------------------------------------
+
+
+def test_attention_matrices_of_a_full_model_are_its_parameters() -> None:
+    model = small("full")
+    P, Q = model.attention_matrices()
+    assert np.array_equal(P, model.parameters["P"])
+    assert np.array_equal(Q, model.parameters["Q"])
+
+
+@pytest.mark.parametrize("kind", ["gdpp", "diag"])
+def test_attention_matrices_of_a_diagonal_model_repeat_its_numbers_along_the_diagonal(kind: str) -> None:
+    model = small(kind)
+    P, Q = model.attention_matrices()
+    assert P.shape == Q.shape == (2, 3, 5, 5)
+    p, q = model.parameters["p"], model.parameters["q"]
+    for layer in range(2):
+        for head in range(3):
+            p_x, p_y = p[layer, head]
+            q_x, q_y = q[layer, head] if kind == "diag" else (q[layer, head, 0], 0.0)
+            assert np.array_equal(P[layer, head], np.diag([p_x] * 4 + [p_y]))
+            assert np.array_equal(Q[layer, head], np.diag([q_x] * 4 + [q_y]))
+
+
+def test_omega_sums_products_over_heads() -> None:
+    model = small("diag")
+    p, q = model.parameters["p"], model.parameters["q"]
+    for layer in range(2):
+        expected = [sum(p[layer, k, a] * q[layer, k, b] for k in range(3)) for a in (0, 1) for b in (0, 1)]
+        assert model.omega()[layer] == pytest.approx(expected, rel=1e-14)  # rounding of a sum of three products
+
+
+def test_omega_of_a_gdpp_model_has_no_y_column() -> None:
+    omega = small("gdpp").omega()
+    assert not omega[:, [1, 3]].any()
+    assert omega[:, [0, 2]].all()
+
+
+def test_omega_of_one_head_satisfies_the_identity_of_the_paper_and_of_two_heads_does_not() -> None:
+    """ω_xx ω_yy = ω_xy ω_yx (the paper's section 3): both sides are p_x p_y q_x q_y."""
+    one, two = (small("diag", layers=5, heads=heads).omega() for heads in (1, 2))
+    assert one[:, 0] * one[:, 3] == pytest.approx(one[:, 1] * one[:, 2], rel=1e-14)
+    assert not np.isclose(two[:, 0] * two[:, 3], two[:, 1] * two[:, 2], rtol=1e-3, atol=0).any()
+
+
+def test_omega_of_a_full_model_is_refused() -> None:
+    with pytest.raises(rf.InputError, match="full") as caught:
+        small("full").omega()
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["gdpp", "diag"])
+def test_omega_gradient_is_the_chain_rule_through_omega(kind: str) -> None:
+    """For f = Σ g∘ω(p, q), which is bilinear, central differences with any step are exact but for rounding."""
+    model = small(kind)
+    g = np.random.default_rng(0).standard_normal((2, 4))
+    found, flat, step = model.omega_gradient(g).flatten(), model.flatten(), 0.5
+    for number in range(model.size):
+        shift = step * np.eye(model.size)[number]
+        difference = (model.unflatten(flat + shift).omega() - model.unflatten(flat - shift).omega()) * g
+        assert found[number] == pytest.approx(difference.sum() / (2 * step), rel=1e-10, abs=1e-13)
+
+
+# --- embedding, read-out, precision -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_embed_in_its_own_kind_is_the_model_itself(kind: str) -> None:
+    model = small(kind)
+    assert model.embed(kind) is model
+
+
+@pytest.mark.parametrize(("kind", "smaller"), [("full", "diag"), ("full", "gdpp"), ("diag", "gdpp")])
+def test_embed_in_a_smaller_kind_is_refused(kind: str, smaller: str) -> None:
+    with pytest.raises(rf.InputError, match="⊂") as caught:
+        small(kind).embed(smaller)
+    one_sentence(caught.value)
+
+
+def test_embed_keeps_info_and_precision() -> None:
+    model = dataclasses.replace(small("gdpp", dtype=np.float32), info={"task": "uniform:5"})
+    embedded = model.embed("full")
+    assert embedded.info == {"task": "uniform:5"}
+    assert embedded.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_first_layers_are_the_first_layers(kind: str) -> None:
+    model = small(kind, layers=4)
+    cut = model.first_layers(3)
+    assert cut.layers == 3
+    for name, array in cut.parameters.items():
+        assert np.array_equal(array, model.parameters[name][:3])
+    assert model.first_layers(None) is model
+    assert np.array_equal(model.first_layers(4).flatten(), model.flatten())
+
+
+@pytest.mark.parametrize("layers", [0, -1, 5, 1.0, "2", True])
+def test_first_layers_out_of_range_are_refused(layers: Any) -> None:
+    with pytest.raises(rf.InputError, match="layers") as caught:
+        small("diag", layers=4).first_layers(layers)
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_astype_rounds_once_and_there_and_back_keeps_float32(kind: str) -> None:
+    model = small(kind, dtype=np.float32)
+    wide = model.astype("float64")
+    assert wide.dtype == np.float64
+    assert np.array_equal(wide.flatten(), model.flatten())
+    assert np.array_equal(wide.astype(np.float32).flatten(), model.flatten())
+
+
+@pytest.mark.parametrize("dtype", ["foo", "f2", np.int64, np.float16, np.complex128, "f4,f4", "f4,,", [1], object()])
+def test_precision_other_than_float32_or_float64_is_refused(dtype: Any) -> None:
+    task, model = rf.Task(2, 5), small("diag", dim=2)
+    for use in (
+        lambda: model.astype(dtype),
+        lambda: rf.LinearTransformer.init("diag", layers=1, dtype=dtype),
+        lambda: task.draw_tokens(2, seed=0, dtype=dtype),
+        lambda: task.draw_contexts(2, seed=0, dtype=dtype),
+    ):
+        with pytest.raises(rf.InputError, match="float32 or float64") as caught:
+            use()
+        one_sentence(caught.value)
+
+
+# --- immutability, flat vectors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_cannot_be_changed_in_place(kind: str) -> None:
+    model = small(kind)
+    for array in model.parameters.values():
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.dim = 3  # type: ignore[misc]
+
+
+def test_model_does_not_share_memory_with_the_arrays_it_was_made_of() -> None:
+    p, q = np.ones((1, 1, 2)), np.ones((1, 1, 2))
+    model = rf.LinearTransformer("diag", 3, {"p": p, "q": q})
+    p[:] = 7.0
+    assert model.parameters["p"].tolist() == [[[1.0, 1.0]]]
+
+
+def test_parameters_are_kept_in_the_order_of_the_kind() -> None:
+    arrays = {"q": np.full((1, 1, 2), 2.0), "p": np.full((1, 1, 2), 1.0)}
+    assert rf.LinearTransformer("diag", 3, arrays).flatten().tolist() == [1.0, 1.0, 2.0, 2.0]
+
+
+@given(st.sampled_from(KINDS), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99))
+def test_unflatten_reverses_flatten(kind: str, layers: int, heads: int, dim: int, seed: int) -> None:
+    model = rf.LinearTransformer.init(kind, layers=layers, heads=heads, dim=dim, seed=seed)
+    vector = np.random.default_rng(seed).standard_normal(model.size).astype(np.float32)
+    back = model.unflatten(vector)
+    assert np.array_equal(back.flatten(), vector)
+    assert {n: a.shape for n, a in back.parameters.items()} == {n: a.shape for n, a in model.parameters.items()}
+    assert np.array_equal(model.unflatten(model.flatten()).flatten(), model.flatten())
+
+
+def test_replace_keeps_kind_precision_and_info() -> None:
+    model = dataclasses.replace(small("diag", dtype=np.float32), info={"a": 1})
+    other = model.replace({name: 2 * array.astype(np.float64) for name, array in model.parameters.items()})
+    assert (other.kind, other.dim, other.dtype, other.info) == ("diag", 4, np.dtype(np.float32), {"a": 1})
+    assert np.array_equal(other.flatten(), 2 * model.flatten())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+ONE = np.ones((1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"p": ONE},
+        {"p": ONE, "q": ONE, "r": ONE},
+        {"P": ONE, "Q": ONE},
+        {"p": ONE, "q": ONE[..., :1]},
+        {"p": ONE[0], "q": ONE[0]},
+        {"p": ONE, "q": np.ones((2, 1, 2))},
+        {"p": ONE, "q": np.ones((1, 2, 2))},
+        {"p": np.ones((0, 1, 2)), "q": np.ones((0, 1, 2))},
+        {"p": np.ones((1, 0, 2)), "q": np.ones((1, 0, 2))},
+        {"p": ONE.astype(int), "q": ONE.astype(int)},
+        {"p": ONE, "q": ONE.astype(np.float32)},
+        {"p": ONE.astype(complex), "q": ONE.astype(complex)},
+        {"p": "a", "q": "b"},
+        {"p": None, "q": None},
+        {"p": [[1.0], [1.0, 2.0]], "q": ONE},
+        None,
+        5,
+    ],
+)
+def test_model_of_bad_parameters_is_refused(parameters: Any) -> None:
+    with pytest.raises(rf.InputError) as caught:
+        rf.LinearTransformer("diag", 3, parameters)
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("info", [None, "text", 5, [1]])
+def test_model_of_info_that_is_no_mapping_is_refused(info: Any) -> None:
+    with pytest.raises(rf.InputError) as caught:
+        rf.LinearTransformer("diag", 3, {"p": ONE, "q": ONE}, info)
+    one_sentence(caught.value)
+
+
+def test_full_model_of_another_dim_is_refused() -> None:
+    square = np.ones((1, 1, 4, 4))
+    assert rf.LinearTransformer("full", 3, {"P": square, "Q": square}).dim == 3
+    with pytest.raises(rf.InputError) as caught:
+        rf.LinearTransformer("full", 4, {"P": square, "Q": square})
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    "vector", [np.ones(11), np.ones((12, 1)), 5.0, "a", ["a"] * 12, [[1.0], [1.0, 2.0]], np.ones(12, complex), None]
+)
+def test_unflatten_of_a_bad_vector_is_refused(vector: Any) -> None:
+    model = rf.LinearTransformer.init("diag", layers=3, dim=2)
+    assert model.size == 12
+    with pytest.raises(rf.InputError) as caught:
+        model.unflatten(vector)
+    one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("value", ["a", [[1.0], [1.0, 2.0]], None, np.ones((1, 1, 2), complex)])
+def test_replace_with_bad_parameters_is_refused(value: Any) -> None:
+    model = rf.LinearTransformer.init("diag", layers=1, dim=2)
+    with pytest.raises(rf.InputError) as caught:
+        model.replace({"p": value, "q": value})
+    one_sentence(caught.value)
+
+
+def test_model_made_by_hand_is_gradient_descent() -> None:
+    """ω_yx alone is one step of gradient descent from zero (section 2 of the paper): ŵ = −ω_yx α."""
+    examples = make_examples(2, 5, 3, seed=0)
+    model = rf.LinearTransformer("gdpp", 3, {"p": np.array([[[0.0, -0.01]]]), "q": np.array([[[1.0]]])})
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    assert rf.context_weights(model, context) == pytest.approx(0.01 * context.cross, rel=1e-14)
+    assert tame_model("gdpp", 1, 1, 3, context.gram).omega().shape == (1, 4)
