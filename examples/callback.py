@@ -13,5 +13,5 @@ def tell(info: StepInfo) -> None:
         print(f"step {info.total}, {info.leg}: better than printed, {info.smoothed:.4f}")
 
 
-result = rf.train(rf.TrainConfig(model="full", layers=4, noise="uniform:5", steps=4000), callbacks=[tell])
+result = rf.train(rf.TrainConfig(kind="full", layers=4, noise="uniform:5", steps=4000), callbacks=[tell])
 print(result.evaluation)

@@ -35,7 +35,7 @@ def answer(found: Simplest, arguments: str) -> Iterator[str]:
         f"Computed by `python -m what_it_learned {arguments}`, which does not write a sentence "
         "whose numbers do not bear it out. Symbols are those of `src/ridgeformer/notation.py`. Losses are adjusted "
         f"losses, half squared errors less those of ridge regression that is told σ, on {trained.sequences:,} fresh "
-        f"sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.context}) unless it says otherwise.",
+        f"sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}) unless it says otherwise.",
     )
     best = found.best
     yield paragraph(
@@ -295,7 +295,7 @@ def elsewhere(found: Simplest, journeys: Sequence[tuple[Journey, float]]) -> Ite
     )
     rows = []
     for seen, decay in journeys:
-        where = f"σ ~ {seen.task.prior.spec}, d = {seen.task.dim}, n = {seen.task.context}, {seen.layers} layers"
+        where = f"σ ~ {seen.task.prior.spec}, d = {seen.task.dim}, n = {seen.task.examples}, {seen.layers} layers"
         losses = (_loss(part.adjusted_loss) for part in (seen.unchanged, seen.refitted, seen.free))
         rows.append((where, *losses, *(f"{value:.3f}" for value in seen.constants), f"{decay:.2f}"))
     yield table(("task", "as it is", "three fitted", "all ω fitted", "a", "e", "r", "fall of λ"), rows)

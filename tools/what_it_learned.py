@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import learned_page as page
 import tyro
 
 import ridgeformer
-from ridgeformer.analysis import page
 from ridgeformer.analysis.ablation import Ablation, ablations
 from ridgeformer.analysis.explanation import Explanation, explain_model, trained_on
 from ridgeformer.analysis.few_constants import Description, simplest

@@ -59,7 +59,7 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.dim},{task.context},{task.prior.spec}")
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.dim},{task.examples},{task.prior.spec}")
 def test_tuned_parameters_are_the_best_of_their_family(task: rf.Task) -> None:
     constant, capped = ConstRR.tuned(task), TunedRR.tuned(task)
     best = tuning_loss(task, constant)
@@ -72,7 +72,7 @@ def test_tuned_parameters_are_the_best_of_their_family(task: rf.Task) -> None:
     for factor in (0.8, 1.25):  # the neighbours, along both axes and across
         for c, cap in ((factor, 1.0), (1.0, factor), (factor, 1 / factor)):
             # With a single residual, ConstRR is best, and c ends at the edge of its range.
-            slack = 0.995 if task.context == task.dim + 1 else 1
+            slack = 0.995 if task.examples == task.dim + 1 else 1
             assert tuning_loss(task, TunedRR(c * capped.c, cap * capped.cap)) >= slack * best_capped
 
 

@@ -15,7 +15,7 @@ from ridgeformer.bench.token_losses import TOKEN_LOSSES, gram_loss
 from support import relative_error
 
 LOSSES = {**TOKEN_LOSSES, "Gram space": gram_loss}
-TASK = rf.Task(dim=4, context=7, noise="uniform:2")
+TASK = rf.Task(dim=4, examples=7, noise="uniform:2")
 # Scale: layers change tokens by a few per cent each, so that a wrong sign or transpose shows, and none explodes.
 MODEL = rf.LinearTransformer.init("full", layers=3, dim=4, scale=0.05)
 # float32 sums in another order. Measured, the worst case is 7e-7; a transposed P shows at 1 and more.
@@ -76,7 +76,7 @@ def draw(competitor: ModuleType, task: rf.Task, batch: int) -> tuple[Any, Any]:
 
 
 def test_competitor_draws_tokens_of_the_task(competitor: ModuleType) -> None:
-    batch, task = 20_000, rf.Task(dim=3, context=5, noise="uniform:1-2")
+    batch, task = 20_000, rf.Task(dim=3, examples=5, noise="uniform:1-2")
     tokens, target = draw(competitor, task, batch)
     assert tokens.dtype == np.float32
     assert tokens.shape == (batch, 6, 4)
@@ -86,7 +86,7 @@ def test_competitor_draws_tokens_of_the_task(competitor: ModuleType) -> None:
     assert np.square(tokens[:, :-1, -1]).mean() == pytest.approx(3 + 7 / 3, rel=0.05)
     assert np.square(target).mean() == pytest.approx(3, rel=0.05)
     # Ordinary least squares on a context knows w: its prediction at the query is near the target on average.
-    moment = np.einsum("bnd,bn,bd->b", tokens[:, :-1, :-1], tokens[:, :-1, -1], tokens[:, -1, :-1]) / task.context
+    moment = np.einsum("bnd,bn,bd->b", tokens[:, :-1, :-1], tokens[:, :-1, -1], tokens[:, -1, :-1]) / task.examples
     assert np.mean(moment * target) == pytest.approx(3, rel=0.05)  # E (Xᵀy/n)ᵀx_t · wᵀx_t = E ‖w‖² = d
 
 

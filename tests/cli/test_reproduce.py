@@ -8,13 +8,13 @@ import signal
 import time
 from pathlib import Path
 
+import baseline_page
 import pytest
 from running import read_json, refuses, ridgeformer, start, succeeds, wait_for
 
 import ridgeformer as rf
 from ridgeformer.baselines import ConstRR, TunedRR
 from ridgeformer.cli.reproduce import reproduce
-from ridgeformer.reproduction import baseline_page
 from ridgeformer.reproduction.table1 import Table1
 
 SMALL = (

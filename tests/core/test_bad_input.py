@@ -151,7 +151,7 @@ def test_unknown_kind_is_refused_with_the_nearest_name(kind: Any, hint: str) -> 
 def test_bad_counts_are_refused(count: Any) -> None:
     task, init = rf.Task(3, 8), rf.LinearTransformer.init
     refused("dim must be", rf.Task, count, 8)
-    refused("context must be", rf.Task, 3, count)
+    refused("examples must be", rf.Task, 3, count)
     refused("layers must be", init, "diag", layers=count)
     refused("heads must be", init, "diag", layers=1, heads=count)
     refused("dim must be", init, "diag", layers=1, dim=count)

@@ -110,8 +110,8 @@ def test_task_is_gram_drawable_from_dim_plus_one_examples_on() -> None:
 def test_task_defaults_are_those_of_the_paper() -> None:
     """d = 10, n = 20 (the paper's section 1); U(0, 5) is the prior most of its figures use."""
     task = rf.Task()
-    assert (task.dim, task.context, task.prior.spec) == (10, 20, "uniform:5")
-    assert task == rf.Task(dim=10, context=20, noise=rf.Uniform(5.0))
+    assert (task.dim, task.examples, task.prior.spec) == (10, 20, "uniform:5")
+    assert task == rf.Task(dim=10, examples=20, noise=rf.Uniform(5.0))
 
 
 # --- Gram draws against token draws -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Predictor, adjusted_losses, compare, draw_chunks, evaluate, losses
 from support import one_sentence
 
-TASK = rf.Task(dim=3, context=8, noise="uniform:2")
+TASK = rf.Task(dim=3, examples=8, noise="uniform:2")
 SEQUENCES = 2500
 
 

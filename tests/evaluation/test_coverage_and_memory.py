@@ -20,7 +20,7 @@ TRUTH = 2000
 def predictors(task: rf.Task) -> dict[str, rf.LinearTransformer | Predictor]:
     """One gradient step each, ŵ = η α: with the best η, 1/(n + d + 1 + E σ²), and with half of it."""
     sigma, weight = task.prior.quadrature(10)
-    best = 1 / (task.context + task.dim + 1 + float(weight @ sigma**2))
+    best = 1 / (task.examples + task.dim + 1 + float(weight @ sigma**2))
     return {
         name: rf.LinearTransformer("gdpp", task.dim, {"p": np.array([[[0.0, -eta]]]), "q": np.ones((1, 1, 1))})
         for name, eta in (("best", best), ("half", best / 2))
@@ -62,7 +62,7 @@ def check(found: Covered) -> None:
 
 
 def test_intervals_cover_the_truth_in_95_percent_of_a_thousand_small_evaluations() -> None:
-    check(coverage(rf.Task(dim=3, context=8, noise="uniform:2"), 1000, 1000))
+    check(coverage(rf.Task(dim=3, examples=8, noise="uniform:2"), 1000, 1000))
 
 
 @pytest.mark.slow

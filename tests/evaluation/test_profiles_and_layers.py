@@ -14,7 +14,7 @@ from ridgeformer.core.random import Purpose
 from ridgeformer.evaluation import Predictor, default_levels, evaluate, layerwise, losses, profile
 from support import KINDS, one_sentence
 
-TASK = rf.Task(dim=3, context=8, noise="uniform:2")
+TASK = rf.Task(dim=3, examples=8, noise="uniform:2")
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from ridgeformer.evaluation.losses import half_square
 from ridgeformer.evaluation.shift import SCENARIOS, Tokens
 from support import one_sentence
 
-TASK = rf.Task(dim=4, context=12, noise="uniform:0.5-3")
+TASK = rf.Task(dim=4, examples=12, noise="uniform:0.5-3")
 BATCH = 20_000
 # A normal exceeds it once in two million; see tests/test_task.py.
 STANDARD_ERRORS = 5.0

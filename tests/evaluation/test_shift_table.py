@@ -16,7 +16,7 @@ from ridgeformer.evaluation.losses import half_square
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR
 from support import one_sentence
 
-TASK = rf.Task(dim=3, context=10, noise="uniform:2")
+TASK = rf.Task(dim=3, examples=10, noise="uniform:2")
 
 
 class Zero:

@@ -53,13 +53,13 @@ def test_every_config_is_valid_and_starts_from_a_model_that_its_recipe_takes() -
     """Smaller or equal in kind and depth; GD++ and noise-free runs take GD++ only."""
     for cell in grid_cells():
         config, parent = cell.config, cell.parent
-        assert (config.model, config.layers, config.noise, config.seed) == (
+        assert (config.kind, config.layers, config.noise, config.seed) == (
             cell.model,
             cell.layers,
             cell.noise,
             cell.seed,
         )
-        assert (config.dim, config.context, config.heads) == (10, 20, 1)
+        assert (config.dim, config.examples, config.heads) == (10, 20, 1)
         assert legs(config)
         assert config.start == (parent.name if parent else None)
         if parent is not None:

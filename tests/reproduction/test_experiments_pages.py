@@ -15,7 +15,8 @@ from ridgeformer.baselines import ConstRR, TunedRR
 from ridgeformer.reproduction.baseline_check import Cell as BaselineCell
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
-from ridgeformer.reproduction import baseline_page, training_page, training_targets
+import baseline_page, training_page
+from ridgeformer.reproduction import training_targets
 from baseline_page import BaselineReport, Limit
 from ridgeformer.reproduction.cells import PRIORS
 from markdown import markdown_table, replace_block
@@ -25,7 +26,7 @@ from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.recipes import legs
 from support import one_sentence
 
-TINY = TrainConfig(model="diag", layers=1, dim=3, context=6, recipe="paper", steps=30, batch=8)
+TINY = TrainConfig(kind="diag", layers=1, dim=3, examples=6, recipe="paper", steps=30, batch=8)
 DOCS = Path(rf.__file__).parents[2] / "docs"
 
 
@@ -152,8 +153,8 @@ def test_time_to_target_runs_every_seed_of_every_target(monkeypatch: pytest.Monk
     assert training_targets.time_to_target(seen.append) == seen
     assert len(seen) == sum(len(target.seeds) for target in TARGETS)
     for config, target in asked:
-        assert (config.model, config.layers, config.noise) == (target.model, target.layers, target.noise)
-        assert config == TrainConfig(model=config.model, layers=config.layers, noise=config.noise, seed=config.seed)
+        assert (config.kind, config.layers, config.noise) == (target.model, target.layers, target.noise)
+        assert config == TrainConfig(kind=config.kind, layers=config.layers, noise=config.noise, seed=config.seed)
 
 
 def test_ablations_change_one_thing_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for layers in (1, 2):
         config = rf.TrainConfig(
-            model="diag", layers=layers, dim=3, context=6, recipe="paper", steps=400, batch=4, sequences=100
+            kind="diag", layers=layers, dim=3, examples=6, recipe="paper", steps=400, batch=4, sequences=100
         )
         rf.train(config, out=folder / f"diag-{layers}-uniform-5")
     (folder / "diag-2-uniform-5" / "timing.jsonl").unlink()

@@ -17,17 +17,17 @@ from ridgeformer.training.steps import StepInfo
 
 _SIZES: dict[str, Any] = {"dim": 3, "context": 8, "batch": 32, "sequences": 500}
 
-ADAM = TrainConfig(model="full", layers=2, noise="uniform:2", **_SIZES)
+ADAM = TrainConfig(kind="full", layers=2, noise="uniform:2", **_SIZES)
 """Random starts, then the best one with hard contexts; float32."""
-POOLS = TrainConfig(model="diag", layers=2, noise="uniform:2", **_SIZES)
+POOLS = TrainConfig(kind="diag", layers=2, noise="uniform:2", **_SIZES)
 """Random starts, then L-BFGS on stretched and sifted pools; float32."""
-SPECTRAL = TrainConfig(model="diag", layers=2, noise="fixed:0", **_SIZES)
+SPECTRAL = TrainConfig(kind="diag", layers=2, noise="fixed:0", **_SIZES)
 """The GD++ fit, then sifted pools, then Adam; float64."""
-LARGER = TrainConfig(model="full", layers=2, noise="fixed:1", **_SIZES)
+LARGER = TrainConfig(kind="full", layers=2, noise="fixed:1", **_SIZES)
 """A DIAG model, trained by a run within the run, then L-BFGS on the FULL one; float32."""
-WARM = TrainConfig(model="diag", layers=2, noise="uniform:1", **_SIZES)
+WARM = TrainConfig(kind="diag", layers=2, noise="uniform:1", **_SIZES)
 """From a given model, to be named in ``start``; float32."""
-GDPP = TrainConfig(model="gdpp", layers=2, noise="uniform:2", **_SIZES)
+GDPP = TrainConfig(kind="gdpp", layers=2, noise="uniform:2", **_SIZES)
 """The GD++ fit and nothing else."""
 CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER}
 """Runs that between them have every kind of leg and state."""
@@ -85,8 +85,8 @@ _PLANS: dict[TrainConfig, tuple[Leg, ...]] = {
 
 def plan_of(config: TrainConfig) -> tuple[Leg, ...]:
     """The legs of one of the configs above, whatever its seed."""
-    alike = (config.model, config.noise)
-    return next(plan for known, plan in _PLANS.items() if (known.model, known.noise) == alike)
+    alike = (config.kind, config.noise)
+    return next(plan for known, plan in _PLANS.items() if (known.kind, known.noise) == alike)
 
 
 def install(setattr_: Callable[[Any, str, Any], None] = setattr) -> None:

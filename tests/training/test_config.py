@@ -13,7 +13,7 @@ from ridgeformer.training.steps import Trainer
 
 
 def test_config_survives_json_and_back() -> None:
-    config = TrainConfig(model="diag", layers=3, noise="categorical:1+3", steps=10, rate=0.5)
+    config = TrainConfig(kind="diag", layers=3, noise="categorical:1+3", steps=10, rate=0.5)
     assert TrainConfig.from_json(json.loads(json.dumps(config.as_json()))) == config
 
 
@@ -80,7 +80,7 @@ def test_config_file_that_is_missing_is_one_clear_error(tmp_path: Path) -> None:
 def test_precision_is_float64_for_tasks_without_noise_unless_told_otherwise(
     precision: str, noise: str, dtype: str
 ) -> None:
-    config = TrainConfig(precision=precision, noise=noise, layers=1, dim=2, context=4)
+    config = TrainConfig(precision=precision, noise=noise, layers=1, dim=2, examples=4)
     assert config.dtype == dtype
     assert Trainer(config).model(Trainer(config).start()).dtype == dtype
 
@@ -107,7 +107,7 @@ def test_noise_free_says_whether_sigma_is_always_zero(noise: str, free: bool) ->
 
 @pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
 def test_paper_recipe_is_what_the_paper_prints(model: str) -> None:
-    (leg,) = legs(TrainConfig(model=model, recipe="paper"))
+    (leg,) = legs(TrainConfig(kind=model, recipe="paper"))
     assert isinstance(leg, AdamLeg)
     assert (leg.steps, leg.rate, leg.batch, leg.objective) == (200_000, 1e-4, 2048, "sampled")
     assert (leg.final, leg.mining, leg.saturation) == (1.0, None, 0.0)
@@ -117,7 +117,7 @@ def test_paper_recipe_is_what_the_paper_prints(model: str) -> None:
     ("model", "recipe"), [("diag", "fast"), ("full", "fast"), ("gdpp", "paper"), ("diag", "paper"), ("full", "paper")]
 )
 def test_recipes_take_steps_batch_and_rate_from_the_config(model: str, recipe: str) -> None:
-    plan = legs(TrainConfig(model=model, recipe=recipe, steps=40, batch=64, rate=0.25))
+    plan = legs(TrainConfig(kind=model, recipe=recipe, steps=40, batch=64, rate=0.25))
     adam = [leg for leg in plan if isinstance(leg, AdamLeg)]
     assert max(leg.steps for leg in adam) == 40
     assert {leg.batch for leg in adam} == {64}
@@ -128,7 +128,7 @@ def test_recipes_take_steps_batch_and_rate_from_the_config(model: str, recipe: s
 @pytest.mark.parametrize("layers", [1, 2, 7])
 @pytest.mark.parametrize("noise", ["uniform:5", "uniform:0"])
 def test_gdpp_is_one_spectral_leg_whatever_steps_batch_and_rate_are(layers: int, noise: str) -> None:
-    plain = TrainConfig(model="gdpp", layers=layers, noise=noise)
+    plain = TrainConfig(kind="gdpp", layers=layers, noise=noise)
     (leg,) = legs(plain)
     assert isinstance(leg, SpectralLeg)
     assert leg.steps == 1
@@ -138,13 +138,13 @@ def test_gdpp_is_one_spectral_leg_whatever_steps_batch_and_rate_are(layers: int,
 @pytest.mark.parametrize("model", ["diag", "full"])
 @pytest.mark.parametrize("layers", [1, 7])
 def test_recipe_without_noise_begins_with_the_spectral_fit(model: str, layers: int) -> None:
-    first, *_ = legs(TrainConfig(model=model, layers=layers, noise="fixed:0"))
+    first, *_ = legs(TrainConfig(kind=model, layers=layers, noise="fixed:0"))
     assert isinstance(first, SpectralLeg)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 7])
 def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
-    plan = legs(TrainConfig(model="diag", layers=layers, batch=64))
+    plan = legs(TrainConfig(kind="diag", layers=layers, batch=64))
     starts = [leg for leg in plan if isinstance(leg, AdamLeg)]
     pools = [leg for leg in plan if isinstance(leg, PoolLeg)]
     assert plan == (*starts, *pools)
@@ -159,7 +159,7 @@ def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: i
 
 @pytest.mark.parametrize("layers", [4, 5, 7])
 def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contexts(layers: int) -> None:
-    plan = legs(TrainConfig(model="full", layers=layers, steps=600))
+    plan = legs(TrainConfig(kind="full", layers=layers, steps=600))
     adam = [leg for leg in plan if isinstance(leg, AdamLeg)]
     assert len(adam) == len(plan)
     starts = [leg for leg in adam if leg.start == "init"]
@@ -176,7 +176,7 @@ def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contex
 def test_full_recipe_of_few_layers_or_little_noise_ends_with_ever_wider_features(
     noise: str, layers: int, tamed: bool
 ) -> None:
-    plan = legs(TrainConfig(model="full", layers=layers, noise=noise))
+    plan = legs(TrainConfig(kind="full", layers=layers, noise=noise))
     widened = [leg.widen for leg in plan if isinstance(leg, PoolLeg)]
     assert bool(widened) == tamed
     assert widened == sorted(widened)
@@ -187,5 +187,5 @@ def test_every_leg_of_every_recipe_has_its_own_name() -> None:
     for model in ("gdpp", "diag", "full"):
         for noise in ("uniform:5", "uniform:0"):
             for layers in (1, 4, 7):
-                plan = legs(TrainConfig(model=model, noise=noise, layers=layers))
+                plan = legs(TrainConfig(kind=model, noise=noise, layers=layers))
                 assert len({leg.name for leg in plan}) == len(plan)

@@ -24,8 +24,8 @@ from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg
 from ridgeformer.training.state import TrainState
 from ridgeformer.training.steps import StepInfo, Trainer
 
-CONFIG = TrainConfig(model="full", layers=2, dim=3, context=8, batch=32, sequences=500, noise="uniform:2")
-DIAGONAL = replace(CONFIG, model="diag")
+CONFIG = TrainConfig(kind="full", layers=2, dim=3, examples=8, batch=32, sequences=500, noise="uniform:2")
+DIAGONAL = replace(CONFIG, kind="diag")
 
 START = AdamLeg(name="start 1", steps=100, rate=1e-3, batch=32, start="init", init_scale=0.02)
 STARTS = [START, replace(START, name="start 2"), replace(START, name="start 3")]

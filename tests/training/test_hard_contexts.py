@@ -11,7 +11,7 @@ from ridgeformer.core.task import ContextDraw
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training.hard_contexts import Mining, mine, stretched, widened
 
-TASK = rf.Task(dim=3, context=8, noise="uniform:2")
+TASK = rf.Task(dim=3, examples=8, noise="uniform:2")
 MINING = Mining(pool=40, keep=50, memory=120, stretch=1.5)
 
 

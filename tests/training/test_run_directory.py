@@ -110,7 +110,7 @@ def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path, monkeypatch:
 def test_paper_recipe_from_a_given_model_starts_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps_module, "legs", recipes.legs)
     names = {"recipe": "paper", "steps": 1, "batch": 8, "sequences": 10, "start": "a name"}
-    config = TrainConfig(model="full", layers=1, dim=3, context=8, **names)  # type: ignore[arg-type]
+    config = TrainConfig(kind="full", layers=1, dim=3, examples=8, **names)  # type: ignore[arg-type]
     given = LinearTransformer.init("full", layers=1, dim=3, scale=0.3, seed=9)
     found = train(config, given=given).model
     np.testing.assert_allclose(found.flatten(), given.flatten(), atol=1e-3)  # one step of size 1e-4

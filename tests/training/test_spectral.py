@@ -95,7 +95,7 @@ def fit(dim: int, n: int, noise: str, layers: int) -> rf.LinearTransformer:
 
 
 def trained_by_adam(layers: int, task: rf.Task) -> rf.LinearTransformer:
-    config = TrainConfig(model="gdpp", layers=layers, dim=task.dim, context=task.context, noise=task.prior.spec)
+    config = TrainConfig(kind="gdpp", layers=layers, dim=task.dim, examples=task.examples, noise=task.prior.spec)
     leg = AdamLeg(name="adam", steps=300, rate=0.02, batch=256, start="init", init_scale=0.1, warmup=20)
     trainer = Trainer(config, plan=[leg])
     state = trainer.start()

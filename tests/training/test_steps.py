@@ -41,7 +41,7 @@ def states_of(config: TrainConfig, plan: Sequence[Leg] | None = None) -> list[tu
 def test_training_learns_and_calls_back_after_every_step(model: str, layers: int, rate: float) -> None:
     seen: list[StepInfo] = []
     config = TrainConfig(
-        model=model, layers=layers, dim=2, context=6, steps=200, batch=64, sequences=5000, noise="uniform:2", rate=rate
+        kind=model, layers=layers, dim=2, examples=6, steps=200, batch=64, sequences=5000, noise="uniform:2", rate=rate
     )
     result = train(config, callbacks=[seen.append])
     steps = {leg.name: leg.steps for leg in Trainer(config).legs}
@@ -63,12 +63,12 @@ def test_every_recipe_runs_on_other_sizes_and_heads(
     model: str, layers: int, recipe: str, noise: str, short_fits: None
 ) -> None:
     config = TrainConfig(
-        model=model,
+        kind=model,
         recipe=recipe,
         layers=layers,
         heads=2,
         dim=4,
-        context=3,
+        examples=3,
         noise=noise,
         steps=4,
         batch=32,
@@ -141,7 +141,7 @@ def test_pool_of_a_leg_is_the_same_whenever_it_is_drawn_again(short_runs: None) 
 
 @pytest.mark.parametrize(("model", "heads"), [("gdpp", 1), ("diag", 2), ("full", 2)])
 def test_spectral_leg_takes_over_the_best_gdpp_model(model: str, heads: int, short_fits: None) -> None:
-    config = replace(POOLS, model=model, heads=heads)
+    config = replace(POOLS, kind=model, heads=heads)
     trainer = Trainer(config, plan=[SpectralLeg(name="spectral", steps=1, start="init")])
     state, info = trainer.step(trainer.start())
     assert trainer.finished(state)
@@ -165,7 +165,7 @@ def test_diagonal_leg_takes_over_the_result_of_a_run_of_the_smaller_kind(short_r
     while state.leg == 0:
         assert state.inner is not None
         state, info = trainer.step(state)
-    smaller = Trainer(replace(LARGER, model="diag"), plan=SMALLER)
+    smaller = Trainer(replace(LARGER, kind="diag"), plan=SMALLER)
     alone = smaller.start()
     while not smaller.finished(alone):
         alone, _ = smaller.step(alone)

@@ -11,7 +11,7 @@ from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.steps import StepInfo
 from ridgeformer.training.train import TrainingInterruptedError
 
-CONFIG = rf.TrainConfig(model="diag", layers=1, dim=3, context=6, recipe="paper", steps=400, batch=8, sequences=100)
+CONFIG = rf.TrainConfig(kind="diag", layers=1, dim=3, examples=6, recipe="paper", steps=400, batch=8, sequences=100)
 
 
 def test_every_row_of_the_history_has_a_time_and_times_grow(tmp_path: Path) -> None:

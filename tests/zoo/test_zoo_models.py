@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for layers, name in enumerate(NAMES, 1):
         config = TrainConfig(
-            model="diag", layers=layers, dim=3, context=6, recipe="paper", steps=5, batch=4, sequences=100
+            kind="diag", layers=layers, dim=3, examples=6, recipe="paper", steps=5, batch=4, sequences=100
         )
         rf.train(config, out=folder / name)
     begun = folder / "diag-3-uniform-5"

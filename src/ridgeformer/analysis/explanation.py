@@ -194,7 +194,7 @@ def _title(model: LinearTransformer, label: str) -> str:
 
 
 def _where(task: Task) -> str:
-    return f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.context}"
+    return f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}"
 
 
 def share_text(share: float) -> str:
@@ -204,7 +204,7 @@ def share_text(share: float) -> str:
 
 def task_as_json(task: Task) -> dict[str, Any]:
     """The task as evaluation reports have it."""
-    return {"dim": task.dim, "context": task.context, "noise": task.prior.spec}
+    return {"dim": task.dim, "context": task.examples, "noise": task.prior.spec}
 
 
 def plain(value: Any) -> Any:

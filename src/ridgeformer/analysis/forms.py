@@ -46,7 +46,7 @@ class ConstantForm:
 
 def form_units(task: Task) -> Array:
     """(4,): 1/n and 1/(n d)."""
-    n, d = task.context, task.dim
+    n, d = task.examples, task.dim
     return np.array([1 / n, 1 / (n * d), 1 / n, 1 / (n * d)])
 
 

@@ -62,6 +62,6 @@ def natural_units(task: Task) -> Array:
 
     1/n for ω_xx and ω_yx, which multiply Σ and α; 1/E λ for ω_xy and ω_yy, which multiply y α and λ.
     """
-    of_scatter = 1 / task.context
-    of_energy = 1 / (task.context * (task.dim + expected_variance(task.prior)))
+    of_scatter = 1 / task.examples
+    of_energy = 1 / (task.examples * (task.dim + expected_variance(task.prior)))
     return np.array([of_scatter, of_energy, of_scatter, of_energy])

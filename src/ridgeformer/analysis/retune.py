@@ -40,7 +40,7 @@ class Tuner:
 
     def __init__(self, task: Task, contexts: int | None = None, seed: int = 0, threads: int | None = None) -> None:
         """``contexts``: size of the pool, by default `CONTEXTS`, or as many as take as much memory."""
-        self.dim, self._examples = task.dim, task.context
+        self.dim, self._examples = task.dim, task.examples
         self._pool: Pool = stretched_pool(task, contexts or _affordable(task.dim), _STRETCH, seed, 0)
         self._threads = threads
 

@@ -59,7 +59,7 @@ class MomentumTerms:
 def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
     """Steps, rescaling and what they act on, of every layer and band; for models of any kind."""
     model, context = model.astype(np.float64), sample.context
-    n, dim = sample.task.context, sample.task.dim
+    n, dim = sample.task.examples, sample.task.dim
     P, Q = model.attention_matrices()
     states = implicit_models(model, context)
     found = []

@@ -72,7 +72,7 @@ class Sample:
             np.concatenate([getattr(chunk, name) for chunk in chunks])
             for name in ("weights", "sigma", "query", "oracle")
         )
-        return cls(task, seed, ContextDraw(Context(gram, task.context), weights, sigma, query, oracle))
+        return cls(task, seed, ContextDraw(Context(gram, task.examples), weights, sigma, query, oracle))
 
     @property
     def context(self) -> Context:

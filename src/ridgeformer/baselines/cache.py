@@ -26,7 +26,7 @@ def key(task: Task, version: int) -> str | None:
         same = parse_noise(task.prior.spec) == task.prior
     except InputError:
         same = False
-    return f"tuning {version}: dim {task.dim}, context {task.context}, noise {task.prior.spec}" if same else None
+    return f"tuning {version}: dim {task.dim}, context {task.examples}, noise {task.prior.spec}" if same else None
 
 
 def read(name: str) -> Values | None:

@@ -27,9 +27,9 @@ def draw_tokens(generator: Any, task: Task, batch: int) -> tuple[Any, Any]:
     normal = partial(torch.randn, generator=generator, dtype=torch.float32)
     weights = normal(batch, task.dim)
     sigma = low + (high - low) * torch.rand(batch, 1, generator=generator, dtype=torch.float32)
-    rows = normal(batch, task.context + 1, task.dim)
+    rows = normal(batch, task.examples + 1, task.dim)
     clean = (rows @ weights[..., None])[..., 0]
-    noisy = clean[:, :-1] + sigma * normal(batch, task.context)
+    noisy = clean[:, :-1] + sigma * normal(batch, task.examples)
     last = torch.cat([noisy, torch.zeros_like(sigma)], dim=1)
     return torch.cat([rows, last[..., None]], dim=-1), clean[:, -1]
 

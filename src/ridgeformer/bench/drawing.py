@@ -28,5 +28,5 @@ def draw_as_a_step_does(task: Task, batch: int, step: int, objective: str) -> No
     The oracle w* of the exact objective is not drawn but computed, as the loss is.
     """
     sigma = task.draw_sigma(batch, seed=0, step=step, purpose=Purpose.TRAIN)
-    source = engine.make_source(sigma, task.context, step, 0, philox_key(0, Purpose.TRAIN), np.float32)
+    source = engine.make_source(sigma, task.examples, step, 0, philox_key(0, Purpose.TRAIN), np.float32)
     draw_and_forget(source, objective == "exact", 0, batch, engine.block_workspace(task.dim + 1, np.float32))

@@ -44,8 +44,10 @@ def bench(
 
 
 def _bench_training(training: bool, ablations: bool, json: Path | None, markdown: Path | None) -> int:
+    import training_page
+
     from ridgeformer.bench.machine import OthersWatch, describe_machine
-    from ridgeformer.reproduction import training_page, training_targets
+    from ridgeformer.reproduction import training_targets
 
     errors, console, watch = Console(stderr=True), output_console(), OthersWatch()
 

@@ -172,7 +172,7 @@ def _task(models: Mapping[str, LinearTransformer], noise: str | None, context: i
         noise = _agreed("noise prior", specs, default.prior.spec, "; choose one with --noise")
     if context is None:
         counts = {name: task["context"] for name, task in told.items() if "context" in task}
-        context = _agreed("number of examples", counts, default.context, "; choose one with --context")
+        context = _agreed("number of examples", counts, default.examples, "; choose one with --context")
     return Task(dim, context, noise)
 
 

@@ -52,7 +52,7 @@ class EvaluationReport:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON; a number that is not finite is null."""
-        task = {"dim": self.task.dim, "context": self.task.context, "noise": self.task.prior.spec}
+        task = {"dim": self.task.dim, "context": self.task.examples, "noise": self.task.prior.spec}
         found: dict[str, Any] = {
             "version": __version__,
             "task": task,

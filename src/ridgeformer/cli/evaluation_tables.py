@@ -144,13 +144,13 @@ def _table(title: str, first: str, *headings: str) -> Table:
 
 
 def _setting(report: EvaluationReport) -> str:
-    return f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.context}"
+    return f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.examples}"
 
 
 def _printed(report: EvaluationReport, name: str) -> str:
     """The paper's number for a model or baseline like this, or nothing."""
     task = report.task
-    if (task.dim, task.context) != (10, 20):
+    if (task.dim, task.examples) != (10, 20):
         return ""
     model = report.models.get(name)
     if model is None:

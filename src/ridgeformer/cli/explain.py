@@ -126,7 +126,7 @@ def _check(
     from ridgeformer.cli.explain_tables import print_checks
     from ridgeformer.theory import run_checks
 
-    examples = None if task is None else task.context
+    examples = None if task is None else task.examples
     checks = run_checks(seed, model, examples)
     console = output_console(_PIPE_WIDTH)
     print_checks(checks, console)
@@ -228,7 +228,7 @@ def _task(model: LinearTransformer, noise: str | None, context: int | None) -> T
     from ridgeformer.analysis.explanation import trained_on
 
     told = trained_on(model) or Task()
-    return Task(model.dim, told.context if context is None else context, told.prior if noise is None else noise)
+    return Task(model.dim, told.examples if context is None else context, told.prior if noise is None else noise)
 
 
 def _folder(out: Path | None) -> Path | None:

@@ -26,7 +26,7 @@ def print_explanation(found: Explanation, console: Console) -> None:
         f"[bold]{escape(found.label)}[/bold]: {model.kind}, layers: {model.layers}, heads: {model.heads}, "
         f"d = {model.dim}. Adjusted loss {_number(total.adjusted_loss)} ± {_number(total.standard_error)}, median "
         f"{_number(total.median)}, largest {_number(total.maximum)}, on {found.sequences:,} fresh sequences with "
-        f"σ ~ {task.prior.spec}, n = {task.context}, seed {found.seed}.{_training(found)}",
+        f"σ ~ {task.prior.spec}, n = {task.examples}, seed {found.seed}.{_training(found)}",
         highlight=False,
     )
     if total.tail_dominated:
@@ -52,9 +52,9 @@ def _training(found: Explanation) -> str:
         told = None
     if told is None:
         return " It does not say what it was trained on."
-    if (told.context, told.prior.spec) == (found.task.context, found.task.prior.spec):
+    if (told.examples, told.prior.spec) == (found.task.examples, found.task.prior.spec):
         return ""
-    return f" It was trained for σ ~ {told.prior.spec}, n = {told.context}."
+    return f" It was trained for σ ~ {told.prior.spec}, n = {told.examples}."
 
 
 def _in_short(found: Explanation) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ridgeformer.reproduction.cells import Cell
     from ridgeformer.reproduction.table1 import Table1
 
-_LIVE = TrainConfig(model="diag", layers=4, noise="uniform:5", sequences=100_000)
+_LIVE = TrainConfig(kind="diag", layers=4, noise="uniform:5", sequences=100_000)
 """The model that is trained before the user's eyes when the others come from the zoo: some fifteen seconds."""
 _PIPE_WIDTH = 170  # columns of Table 1
 
@@ -84,8 +84,8 @@ def reproduce(
     runs = out / ("runs" if train else "live")
     wanted = _train(cells, runs, workers) if train else _from_zoo(cells)
     if not train:
-        output_console().print(f"Training {_LIVE.model}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
-        run_training(_LIVE, runs / zoo_name(_LIVE.model, _LIVE.layers, _LIVE.noise), overwrite=True)
+        output_console().print(f"Training {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
+        run_training(_LIVE, runs / zoo_name(_LIVE.kind, _LIVE.layers, _LIVE.noise), overwrite=True)
     table = _measure(wanted, columns or PRIORS, sequences)
     _write(table, out)
     _judge(table, wanted, out, markdown, runs if train else None)

@@ -27,7 +27,7 @@ class TrainProgress:
     def __init__(self, config: TrainConfig, total: int, console: Console) -> None:
         self._console = console
         self._total = total
-        self._name = f"{config.model}, {config.layers} layers, {config.noise}"
+        self._name = f"{config.kind}, {config.layers} layers, {config.noise}"
         self._printed = printed_cell(config)
         self.bayes_limit = evaluate(Bayes(config.task.prior), config.task, _BAYES_SEQUENCES).adjusted_loss
         self._started = self._shown = time.monotonic()
@@ -67,19 +67,19 @@ class TrainProgress:
 
 def printed_cell(config: TrainConfig) -> float | None:
     """What the paper printed for this model and task, if it did."""
-    if (config.dim, config.context, config.heads) != (10, 20, 1):
+    if (config.dim, config.examples, config.heads) != (10, 20, 1):
         return None
-    return printed_loss(config.model, config.layers, config.noise)
+    return printed_loss(config.kind, config.layers, config.noise)
 
 
 def result_table(config: TrainConfig, result: TrainResult, bayes_limit: float) -> Table:
     """The run's verdict beside the paper's number and the Bayes limit."""
     found = result.evaluation
-    setting = f"σ ~ {config.noise}, d = {config.dim}, n = {config.context}"
+    setting = f"σ ~ {config.noise}, d = {config.dim}, n = {config.examples}"
     title = f"Adjusted loss on {found.sequences:,} fresh sequences, {setting}"
     table = Table("model", "adjusted loss", "± s.e.", "median", "p99", "largest", "source", title=title)
     printed = printed_cell(config)
-    label = f"{config.model}, {config.layers} layers"
+    label = f"{config.kind}, {config.layers} layers"
     if printed is not None:
         table.add_row(label, f"{printed:g}", "", "", "", "", "printed in the paper")
     numbers = (found.adjusted_loss, found.standard_error, found.median, found.p99, found.maximum)

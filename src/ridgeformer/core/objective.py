@@ -77,7 +77,7 @@ def losses_and_gradient(
         from ridgeformer.kernels import engine
 
         sigma = task.draw_sigma(batch, seed=seed, step=step, purpose=Purpose.TRAIN)
-        source = engine.make_source(sigma, task.context, step, 0, philox_key(seed, Purpose.TRAIN), model.dtype)
+        source = engine.make_source(sigma, task.examples, step, 0, philox_key(seed, Purpose.TRAIN), model.dtype)
         return _fused(model, source, objective == "exact", saturation, threads)
     chosen = "reference" if backend == "reference" else "auto"
     draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)

@@ -11,10 +11,10 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.distributions import NoisePrior, parse_noise
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw, Purpose, draw_gram, noise_rng, philox_key, token_rng
-from ridgeformer.core.validation import InputError, float_dtype, one_of, whole_number
+from ridgeformer.core.validation import InputError, float_dtype, former_names, one_of, whole_number
 
 MAX_DIM = 4096
-MAX_CONTEXT = 2**31 - 1
+MAX_EXAMPLES = 2**31 - 1
 MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
 BACKENDS = ("auto", "reference", "fused")
 
@@ -46,21 +46,27 @@ class ContextDraw:
         return GramDraw(self.context.gram, self.weights, self.query, self.oracle)
 
 
+@former_names(context="examples")
 @dataclass(frozen=True)
 class Task:
-    """Contexts of ``context`` examples in ``dim`` dimensions: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1)."""
+    """Contexts of ``examples`` examples in ``dim`` dimensions: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1)."""
 
     dim: int = 10
     """d, the number of features."""
-    context: int = 20
-    """n, the number of examples in a context."""
+    examples: int = 20
+    """n, the number of examples in a context; ``context``, its former name, still works."""
     noise: NoisePrior | str = "uniform:5"
     """Prior of σ: a spec such as "uniform:5" or an object with the methods of `NoisePrior`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", whole_number("dim", self.dim, 1, MAX_DIM))
-        object.__setattr__(self, "context", whole_number("context", self.context, 1, MAX_CONTEXT))
+        object.__setattr__(self, "examples", whole_number("examples", self.examples, 1, MAX_EXAMPLES))
         object.__setattr__(self, "noise", parse_noise(self.noise))
+
+    @property
+    def context(self) -> int:
+        """The former name of ``examples``."""
+        return self.examples
 
     @property
     def prior(self) -> NoisePrior:
@@ -71,7 +77,7 @@ class Task:
     @property
     def gram_drawable(self) -> bool:
         """Whether Gram matrices can be drawn without tokens: Bartlett's construction needs n ≥ d + 1."""
-        return self.context >= self.dim + 1
+        return self.examples >= self.dim + 1
 
     def draw_sigma(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> Array:
         """(batch,) noise levels; the same ones that `draw_tokens` and `draw_contexts` use for this seed and step."""
@@ -95,8 +101,8 @@ class Task:
         rng = token_rng(seed, purpose, step)
         weights = rng.standard_normal((batch, self.dim))
         query = rng.standard_normal((batch, self.dim))
-        X = rng.standard_normal((batch, self.context, self.dim))
-        noise = sigma[:, None] * rng.standard_normal((batch, self.context))
+        X = rng.standard_normal((batch, self.examples, self.dim))
+        noise = sigma[:, None] * rng.standard_normal((batch, self.examples))
         y = np.einsum("bnd,bd->bn", X, weights) + noise
         target = np.einsum("bd,bd->b", query, weights)
         return TokenDraw(*(a.astype(dtype, copy=False) for a in (X, y, weights, sigma, query, target)))
@@ -126,12 +132,12 @@ class Task:
         if backend == "fused" or (backend == "auto" and batch * (self.dim + 1) ** 2 >= _WORTH_COMPILING):
             from ridgeformer.kernels import engine
 
-            source = engine.make_source(sigma, self.context, step, 0, key, dtype)
+            source = engine.make_source(sigma, self.examples, step, 0, key, dtype)
             drawn = engine.draw(self.dim, source, threads)
         else:
-            drawn = draw_gram(self.dim, self.context, sigma, step, key)
+            drawn = draw_gram(self.dim, self.examples, sigma, step, key)
         gram, weights, query, oracle = (a.astype(dtype, copy=False) for a in drawn)
-        return ContextDraw(Context(gram, self.context), weights, sigma.astype(dtype), query, oracle)
+        return ContextDraw(Context(gram, self.examples), weights, sigma.astype(dtype), query, oracle)
 
     def _contexts_from_tokens(self, sigma: Array, seed: int, step: int, purpose: Purpose, dtype: Any) -> ContextDraw:
         """Fewer examples than a Gram matrix has rows: draw the tokens and sum them up."""
@@ -140,7 +146,7 @@ class Task:
         oracle = context.ridge(sigma**2)
         arrays = (context.gram, tokens.weights, sigma, tokens.query, oracle)
         gram, weights, sigma, query, oracle = (a.astype(dtype, copy=False) for a in arrays)
-        return ContextDraw(Context(gram, self.context), weights, sigma, query, oracle)
+        return ContextDraw(Context(gram, self.examples), weights, sigma, query, oracle)
 
 
 # Loading the compiled sampler takes about a second; NumPy draws this many Gram entries in that time.

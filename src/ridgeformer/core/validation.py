@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class InterruptedRunError(RidgeformerError):
     """The user stopped a run; what was done is saved, and the message says how to go on."""
 
 
+_Class = TypeVar("_Class")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -96,3 +98,24 @@ def finite_array(name: str, value: Any, axes: tuple[str, ...]) -> Array:
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds NaN or infinite values.")
     return array
+
+
+def former_names(**names: str) -> Callable[[type[_Class]], type[_Class]]:
+    """Let a class take keywords under names that they had once: ``@former_names(context="examples")``."""
+
+    def decorate(cls: type[_Class]) -> type[_Class]:
+        plain = cls.__init__
+
+        @functools.wraps(plain)
+        def init(self: _Class, *values: Any, **keywords: Any) -> None:
+            for former, name in names.items():
+                if former in keywords:
+                    if name in keywords:
+                        raise InputError(f"{former} is the former name of {name}; pass only one of them.")
+                    keywords[name] = keywords.pop(former)
+            plain(self, *values, **keywords)
+
+        cls.__init__ = init  # type: ignore[method-assign, assignment]
+        return cls
+
+    return decorate

@@ -48,7 +48,7 @@ def loss_chunks(model: LinearTransformer, task: Task, sequences: int, seed: int)
     for step, start in enumerate(range(0, sequences, CHUNK)):
         count = min(CHUNK, sequences - start)
         sigma = task.draw_sigma(count, seed=seed, step=step, purpose=Purpose.EVALUATE)
-        source = engine.make_source(sigma, task.context, step, 0, key, model.dtype)
+        source = engine.make_source(sigma, task.examples, step, 0, key, model.dtype)
         adjusted, losses = engine.losses_from_source(parameters, task.dim, source).astype(np.float64)
         yield np.where(np.isnan(adjusted), np.inf, adjusted), np.where(np.isnan(losses), np.inf, losses)
 

@@ -105,7 +105,7 @@ class Examples(Scenario):
 
     def change_task(self, task: Task) -> Task:
         """n examples."""
-        return replace(task, context=self.count)
+        return replace(task, examples=self.count)
 
 
 @dataclass(frozen=True)
@@ -298,9 +298,9 @@ class Shifted:
 
     def __post_init__(self) -> None:
         task = self.tokens_task
-        if task.context * task.dim > _NUMBERS:
+        if task.examples * task.dim > _NUMBERS:
             raise InputError(
-                f"A shifted sequence may hold at most {_NUMBERS} numbers; n·d is {task.context * task.dim}."
+                f"A shifted sequence may hold at most {_NUMBERS} numbers; n·d is {task.examples * task.dim}."
             )
 
     @property
@@ -343,6 +343,6 @@ class Shifted:
     def chunks(self, sequences: int, seed: int) -> Iterator[ShiftedDraw]:
         """Fresh sequences, a chunk at a time."""
         task = self.tokens_task
-        chunk = max(1, min(CHUNK, _NUMBERS // (task.context * task.dim)))
+        chunk = max(1, min(CHUNK, _NUMBERS // (task.examples * task.dim)))
         for step, start in enumerate(range(0, sequences, chunk)):
             yield self.draw(min(chunk, sequences - start), seed=seed, step=step, purpose=Purpose.EVALUATE)

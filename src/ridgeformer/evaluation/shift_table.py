@@ -27,7 +27,7 @@ times AdaRR's loss on the U(0, 5) it is tuned to: who is worse than that under a
 
 def default_scenarios(task: Task) -> tuple[str, ...]:
     """No shift, and one of each kind. Student's t has five degrees of freedom, the fewest (whole) with error bars."""
-    examples = f"examples:{2 * task.context}"
+    examples = f"examples:{2 * task.examples}"
     return (UNSHIFTED, examples, "noise:2", "kappa:10", "student:5", "outliers:0.05x10", "scale:2", "rows:0.8")
 
 

@@ -78,7 +78,7 @@ def page_data(
     task = Task()
     return {
         "version": __version__,
-        "task": {"dim": task.dim, "context": task.context},
+        "task": {"dim": task.dim, "context": task.examples},
         "records": plain(records),
         "commands": {record: making_command(record, Path(folder.name or ".")) for record in RECORDS},
         "models": models,

@@ -80,7 +80,7 @@ class Cell:
     def config(self) -> TrainConfig:
         """How it is trained."""
         return TrainConfig(
-            model=self.model,
+            kind=self.model,
             layers=self.layers,
             noise=self.noise,
             seed=self.seed,

@@ -86,7 +86,7 @@ def run_trial(what: str, config: TrainConfig, plan: Sequence[Leg] | None = None,
     found = evaluate(trainer.model(state), trainer.task, _SEQUENCES, _SEED)
     seconds = time.perf_counter() - started
     bounds = (None, None) if target is None else (target.loss, target.seconds)
-    return Trial(what, config.model, config.layers, config.noise, config.seed, found, seconds, *bounds)
+    return Trial(what, config.kind, config.layers, config.noise, config.seed, found, seconds, *bounds)
 
 
 def time_to_target(on_trial: Callable[[Trial], None], targets: Iterable[Target] = TARGETS) -> list[Trial]:
@@ -94,7 +94,7 @@ def time_to_target(on_trial: Callable[[Trial], None], targets: Iterable[Target] 
     trials = []
     for target in targets:
         for seed in target.seeds:
-            config = TrainConfig(model=target.model, layers=target.layers, noise=target.noise, seed=seed)
+            config = TrainConfig(kind=target.model, layers=target.layers, noise=target.noise, seed=seed)
             trials.append(run_trial("recipe", config, None, target))
             on_trial(trials[-1])
     return trials
@@ -110,33 +110,33 @@ def ablations(on_trial: Callable[[Trial], None]) -> list[Trial]:
 
 
 def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Leg]]]:
-    deep = TrainConfig(model="full", layers=7)
+    deep = TrainConfig(kind="full", layers=7)
     yield "recipe", deep, legs(deep)
     yield "no hard contexts mined", deep, _adam(deep, mining=None)
     yield "nor a saturated loss", deep, _adam(deep, mining=None, saturation=0.0)
     yield "sampled objective", deep, _adam(deep, objective="sampled")
     slow = replace(deep, rate=5e-4)
     yield "a quarter of the step size", slow, legs(slow)
-    middle = TrainConfig(model="full", layers=4)
+    middle = TrainConfig(kind="full", layers=4)
     yield "recipe", middle, legs(middle)
     one = [leg for leg in legs(middle) if leg.name not in ("start 2", "start 3")]
     yield "one start instead of three", middle, one
-    shallow = TrainConfig(model="full", layers=2)
+    shallow = TrainConfig(kind="full", layers=2)
     yield "recipe (from DIAG)", shallow, legs(shallow)
     random = replace(middle, layers=2)
     yield "from random weights", random, _deep_plan(random)
-    diagonal = TrainConfig(model="diag", layers=4)
+    diagonal = TrainConfig(kind="diag", layers=4)
     yield "recipe", diagonal, legs(diagonal)
     yield "one start instead of twelve", diagonal, [leg for leg in legs(diagonal) if not _later_start(leg)]
     yield "Adam only", diagonal, [leg for leg in legs(diagonal) if not isinstance(leg, PoolLeg)]
-    heavy = TrainConfig(model="diag", layers=3)
+    heavy = TrainConfig(kind="diag", layers=3)
     yield "recipe", heavy, legs(heavy)
     plain = [replace(leg, stretch=1.0) if isinstance(leg, PoolLeg) else leg for leg in legs(heavy)]
     yield "pools not stretched", heavy, plain
     yield "nor sifted", heavy, [leg for leg in plain if leg.name != "sifted"]
-    linear = TrainConfig(model="gdpp", layers=4)
+    linear = TrainConfig(kind="gdpp", layers=4)
     yield "recipe (on eigenvalues)", linear, legs(linear)
-    as_diag = [leg for leg in legs(replace(linear, model="diag")) if not _later_start(leg)]
+    as_diag = [leg for leg in legs(replace(linear, kind="diag")) if not _later_start(leg)]
     yield "like DIAG, one start", linear, as_diag
 
 

@@ -12,17 +12,20 @@ from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.model import KINDS, MAX_HEADS, MAX_LAYERS
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, one_of, whole_number
+from ridgeformer.core.validation import InputError, former_names, one_of, whole_number
 
 RECIPES = ("fast", "paper")
+FORMER_NAMES = {"model": "kind", "context": "examples"}
+"""Fields that had another name: what users wrote then, and files of that time, still work."""
 PRECISIONS = ("auto", "float32", "float64")
 
 
+@former_names(**FORMER_NAMES)
 @dataclass(frozen=True)
 class TrainConfig:
     """One run: a model, a task and how to train it."""
 
-    model: str = "full"
+    kind: str = "full"
     """Parametrisation: gdpp, diag or full."""
     layers: int = 7
     """Number of layers, L."""
@@ -32,7 +35,7 @@ class TrainConfig:
     """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1."""
     dim: int = 10
     """Features of an example, d."""
-    context: int = 20
+    examples: int = 20
     """Examples in a context, n."""
     seed: int = 0
     """Seed of the initial weights and of all contexts."""
@@ -52,7 +55,7 @@ class TrainConfig:
     """Fresh sequences on which the finished model is measured."""
 
     def __post_init__(self) -> None:
-        one_of("model", self.model, KINDS)
+        one_of("kind", self.kind, KINDS)
         one_of("recipe", self.recipe, RECIPES)
         whole_number("layers", self.layers, 1, MAX_LAYERS)
         whole_number("heads", self.heads, 1, MAX_HEADS)
@@ -62,7 +65,7 @@ class TrainConfig:
         if self.start is not None and not isinstance(self.start, str):
             raise InputError(f"start must be the name of a model file, not {self.start!r}.")
         object.__setattr__(self, "noise", parse_noise(self.noise).spec)
-        Task(self.dim, self.context, self.noise)
+        Task(self.dim, self.examples, self.noise)
         for name in ("steps", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1)
@@ -72,7 +75,7 @@ class TrainConfig:
     @property
     def task(self) -> Task:
         """The task that is trained on."""
-        return Task(self.dim, self.context, self.noise)
+        return Task(self.dim, self.examples, self.noise)
 
     @property
     def noise_free(self) -> bool:
@@ -95,7 +98,7 @@ class TrainConfig:
             raise InputError(f"{source} must be a JSON object.")
         names = [field.name for field in dataclasses.fields(cls)]
         for name in values:
-            one_of(f"{source}: a name", name, names)
+            one_of(f"{source}: a name", FORMER_NAMES.get(name, name), names)
         try:
             return cls(**values)
         except (TypeError, AttributeError) as unfit:

@@ -93,7 +93,7 @@ def mine(
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
         if mining.widen > 1.0:
             factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
-            candidates = widened(candidates, draw.sigma, factors, task.context)
+            candidates = widened(candidates, draw.sigma, factors, task.examples)
         found.append(_worst(model, task, candidates, mining.keep))
     merged = GramDraw(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
     return _worst(model, task, merged, mining.memory)
@@ -101,6 +101,6 @@ def mine(
 
 def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
-    losses = adjusted_losses(model, Context(contexts.gram, task.context), contexts.oracle)
+    losses = adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
     return GramDraw(*(array[order] for array in contexts))

@@ -92,7 +92,7 @@ def sifted_pool(
     hard: list[tuple[GramDraw, Array, Array]] = []
     rest: list[tuple[GramDraw, Array, Array]] = []
     for contexts, importance in _stretched_chunks(task, total, stretch, widen, seed, number):
-        share = importance * adjusted_losses(model, Context(contexts.gram, task.context), contexts.oracle)
+        share = importance * adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
         for kept, order in (
             (hard, np.argsort(-share, kind="stable")[:worst]),
             (rest, np.flatnonzero(rng.random(len(share)) < (count - worst) / total)),
@@ -124,8 +124,8 @@ def _stretched_chunks(
         if widen > 1.0:
             factors = widths[rng.integers(_LEVELS, size=batch)]
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2
-            importance = importance * _importance(squares, np.full(batch, task.context * task.dim), widths)
-            contexts = widened(contexts, draw.sigma, factors, task.context)
+            importance = importance * _importance(squares, np.full(batch, task.examples * task.dim), widths)
+            contexts = widened(contexts, draw.sigma, factors, task.examples)
         yield contexts, importance
 
 

@@ -80,10 +80,10 @@ def legs(config: TrainConfig) -> tuple[Leg, ...]:
     """The legs of a run, with the config's own steps, batch and rate put in."""
     if config.recipe == "paper":
         return _paper(config)
-    if config.model == "gdpp" or config.noise_free:
+    if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: the GD++ solution is the best that was found for any kind.
         return (SpectralLeg(name="spectral", steps=1, start="init"),)
-    if config.model == "diag":
+    if config.kind == "diag":
         return _diagonal(config)
     return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _deep_full(config)
 
@@ -102,7 +102,7 @@ def _paper(config: TrainConfig) -> tuple[Leg, ...]:
             rate=config.rate or 1e-4,
             batch=config.batch or 2048,
             start="init" if config.start is None else "given",
-            init_scale=_full_scale(config.layers) if config.model == "full" else 0.1,
+            init_scale=_full_scale(config.layers) if config.kind == "full" else 0.1,
             objective="sampled",
             saturation=0.0,
             warmup=1,
@@ -131,7 +131,7 @@ def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
     """From the DIAG model, or a given one, to the bottom of its basin."""
     batch = config.batch or 512
     given = config.start is not None
-    diagonal = _diagonal(replace(config, model="diag", steps=None, batch=None, rate=None))
+    diagonal = _diagonal(replace(config, kind="diag", steps=None, batch=None, rate=None))
     steps = sum(leg.steps for leg in diagonal)
     first: Leg = DiagonalLeg(name="diagonal", steps=steps, start="init", legs=diagonal)
     if given:
@@ -231,7 +231,7 @@ def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
 def _widen(config: TrainConfig) -> float:
     """How far the features of pools are widened; deep models have no need of it, one layer sooner with more noise."""
     if mean_variance(config.task.prior) < _QUIET:
-        return _WIDEN_QUIET[config.model] if config.layers <= SHALLOW + 1 else 1.0
+        return _WIDEN_QUIET[config.kind] if config.layers <= SHALLOW + 1 else 1.0
     return _WIDEN if config.layers <= SHALLOW else 1.0
 
 

@@ -44,7 +44,7 @@ _ENOUGH = 1e-8  # excess over the best ridge regression that ends the search whe
 
 def spectral_pool(task: Task, layers: int = 1) -> Pool:
     """One-feature contexts that stand for the eigenvalues of the task's Σ; their mean loss is E ½ Σ_j … above."""
-    values, shares = _spectrum(task.dim, task.context, _RAREST if layers < _DEEP else _RAREST_DEEP)
+    values, shares = _spectrum(task.dim, task.examples, _RAREST if layers < _DEEP else _RAREST_DEEP)
     return _one_feature(values, mean_variance(task.prior), shares)
 
 

@@ -220,7 +220,7 @@ class Trainer:
 
     def _diagonal_trainer(self, leg: DiagonalLeg) -> Trainer:
         if self._inner is None:
-            plain = replace(self.config, model="diag", recipe="fast", steps=None, batch=None, rate=None)
+            plain = replace(self.config, kind="diag", recipe="fast", steps=None, batch=None, rate=None)
             self._inner = Trainer(plain, self._threads, self._tamper, leg.legs)
         return self._inner
 
@@ -289,7 +289,7 @@ class Trainer:
             assert self.given is not None
             return warm_start(self.given, config)
         return LinearTransformer.init(
-            config.model,
+            config.kind,
             layers=config.layers,
             dim=config.dim,
             heads=config.heads,

@@ -113,7 +113,7 @@ def train(
 
 
 def _task(config: TrainConfig) -> dict[str, Any]:
-    return {"dim": config.dim, "context": config.context, "noise": config.noise}
+    return {"dim": config.dim, "context": config.examples, "noise": config.noise}
 
 
 def _given(

@@ -24,9 +24,9 @@ def warm_start(model: LinearTransformer, config: TrainConfig) -> LinearTransform
             f"The model to start from has {model.layers} layers and {model.heads} heads, more than the run's "
             f"{config.layers} and {config.heads}."
         )
-    same_kind = model.embed(config.model).astype(config.dtype)
+    same_kind = model.embed(config.kind).astype(config.dtype)
     fresh = LinearTransformer.init(
-        config.model,
+        config.kind,
         layers=config.layers,
         dim=config.dim,
         heads=config.heads,

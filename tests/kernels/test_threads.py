@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ridgeformer.core.validation import InputError
-from ridgeformer.kernels import pool
+from ridgeformer.kernels import threads as pool
 from ridgeformer.kernels.threads import default_threads, run_divided
 
 
