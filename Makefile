@@ -7,9 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help install browser test test-slow lint bench reproduce docs clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
-	@echo "make test       the test suite (about 7 minutes on a fresh machine, installing included)"
+	@echo "make test       the test suite on all cores (about 5 minutes on two; the first time 2 more to install)"
 	@echo "make test-slow  tests that take minutes: coverage of confidence intervals"
-	@echo "make lint       ruff and mypy"
+	@echo "make lint       ruff, mypy, and which room may import what"
 	@echo "make bench      speed against JAX and PyTorch (about 4 minutes)"
 	@echo "make reproduce  Table 1 re-measured, one model trained live, figures and page (three minutes)"
 	@echo "make docs       docs/page: figures, page and screenshot, drawn again from docs/results"
@@ -37,7 +37,7 @@ browser:
 	  echo "No Chromium, driver or Node, and they cannot be installed here: tests that need them are skipped."
 
 test: $(VENV)/.installed-test browser
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
@@ -46,6 +46,7 @@ lint: $(VENV)/.installed-lint $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/ridgeformer bench

@@ -4,13 +4,13 @@ python examples/callback.py
 """
 
 import ridgeformer as rf
-from ridgeformer.training.steps import StepInfo
+from ridgeformer.training import StepInfo
 
 
 def tell(info: StepInfo) -> None:
     """Called after every step."""
     if info.smoothed < 0.065 and info.step % 500 == 0:  # the paper's Table 1: full, 4 layers, σ ~ U(0, 5)
-        print(f"step {info.total}, {info.leg}: better than printed, {info.smoothed:.4f}")
+        print(f"step {info.total}, {info.stage}: better than printed, {info.smoothed:.4f}")
 
 
 result = rf.train(rf.TrainConfig(kind="full", layers=4, noise="uniform:5", steps=4000), callbacks=[tell])

@@ -14,12 +14,17 @@ from ridgeformer.evaluation import ShiftResult, default_scenarios
 from ridgeformer.reproduction.cells import (
     BEYOND_PRIORS,
     BEYOND_SIZES,
+    DEPTH,
+    EVERY_DEPTH,
+    EVERY_DEPTH_PRIORS,
     LAYERS,
     PRIORS,
     SEEDED_LAYERS,
     SEEDED_PRIOR,
     SEEDS,
+    SHOWN,
 )
+from ridgeformer.reproduction.measuring import LEVELS, profile_levels
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import (
     ModelReadout,
@@ -31,15 +36,13 @@ from ridgeformer.reproduction.records import (
     ShiftRecord,
     ShiftScenario,
     TrainingCurve,
-    TrainingLeg,
     TrainingRecord,
+    TrainingStage,
     WeightsRecord,
 )
-from ridgeformer.reproduction.records.profiles import DEPTH, EVERY_DEPTH, EVERY_DEPTH_PRIORS, profile_levels
-from ridgeformer.reproduction.records.readouts import LEVELS
-from ridgeformer.reproduction.records.weights import SHOWN
-from ridgeformer.reproduction.table1 import BASELINES, Entry, Table1
+from ridgeformer.reproduction.table1 import Entry, Table1
 
+BASELINES = ("constrr", "adarr", "tunedrr", "bayes")
 RECORDS = ("table1", "profiles", "readouts", "weights", "training", "shift")
 PREDICTORS = ("GD++ 7", "DIAG 7", "FULL 7", "ConstRR", "AdaRR", "TunedRR", "Bayes limit")
 
@@ -131,7 +134,7 @@ def _training(rng: np.random.Generator) -> TrainingRecord:
             layers,
             SEEDED_PRIOR,
             None,
-            (TrainingLeg("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)), TrainingLeg("start 2", (3.0, 4.0), (0.9, 0.2))),
+            (TrainingStage("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)), TrainingStage("start 2", (3.0, 4.0), (0.9, 0.2))),
             _losses(rng, 1)[0],
             5.0,
         )

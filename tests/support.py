@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
 
 KINDS = ("gdpp", "diag", "full")
+OBJECTIVES = ("exact", "sampled")
+DTYPES = (np.float32, np.float64)
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
 
@@ -70,11 +75,11 @@ def relative_error(found: Array, expected: Array) -> float:
 
 
 def gradient_on(
-    model: rf.LinearTransformer, draw: rf.ContextDraw, objective: str, backend: str, saturation: float = 0.0
+    model: rf.LinearTransformer, draw: Any, objective: str, backend: str, saturation: float = 0.0, **options: Any
 ) -> tuple[Array, Array]:
-    """Losses and the gradient as one vector."""
+    """Losses and the gradient as one vector; ``options`` are further ones of `rf.Options`."""
     losses, gradient = rf.losses_and_gradient_on(
-        model, draw, objective=objective, saturation=saturation, backend=backend
+        model, draw, objective=objective, saturation=saturation, backend=backend, **options
     )
     return losses, gradient.flatten()
 
@@ -89,6 +94,20 @@ def one_sentence(error: BaseException, longest: int = 400) -> str:
     assert message.rstrip()[-1] in ".?"  # a question: "Did you mean …?"
     assert len(message) < longest
     return message
+
+
+@contextmanager
+def refusal(match: str = "", longest: int = 400) -> Iterator[None]:
+    """What happens inside is refused with an `InputError` of one sentence that matches."""
+    with pytest.raises(rf.InputError, match=match) as caught:
+        yield
+    one_sentence(caught.value, longest)
+
+
+def refused(match: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
+    """`refusal` of a single call."""
+    with refusal(match):
+        function(*arguments, **keywords)
 
 
 def run_python(code: str, cache: Path | None = None, **environment: str) -> str:

@@ -27,10 +27,9 @@ from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, RidgeformerError
-from ridgeformer.evaluation.comparison import AnyPredictor
-from ridgeformer.plots.ablation_figures import ablations_figure
-from ridgeformer.plots.analysis_figures import filters_figure, implied_noise_figure, ladder_figure
-from ridgeformer.plots.style import save_figure
+from ridgeformer.core.predictor import Predictor
+from ridgeformer.plots.analysis_figures import ablations_figure, filters_figure, implied_noise_figure, ladder_figure
+from ridgeformer.plots.render import save_figure
 
 PAGE = "what-it-learned.md"
 _ELSEWHERE = (
@@ -120,7 +119,7 @@ def _explain_full(name: str, seed: int) -> tuple[Explanation, tuple[Ablation, ..
     return found, ablations(model, Sample.draw(task, seed=seed), Tuner(task, seed=seed), each_layer=False)
 
 
-def _references(task: Task) -> dict[str, AnyPredictor]:
+def _references(task: Task) -> dict[str, Predictor]:
     chosen = ConstRR.tuned(task), AdaRR(), TunedRR.tuned(task), Bayes(task.prior)
     return {baseline.name: baseline for baseline in chosen}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from support import make_examples, one_sentence, relative_error
+from support import make_examples, refusal, relative_error
 
 # Float64 rounding of small sums and well-conditioned solves; measured, 1e-14.
 TIGHT = 1e-11
@@ -79,9 +79,8 @@ def test_ridge_of_float32_contexts_is_computed_in_float64() -> None:
 def test_ridge_with_a_bad_penalty_is_refused(penalty: Any) -> None:
     examples = make_examples(2, 6, 3, seed=6)
     context = rf.Context.from_tokens(examples.X, examples.y)
-    with pytest.raises(rf.InputError) as caught:
+    with refusal():
         context.ridge(penalty)
-    one_sentence(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -102,16 +101,14 @@ def test_ridge_with_a_bad_penalty_is_refused(penalty: Any) -> None:
 def test_context_of_a_bad_gram_matrix_is_refused(gram: Any) -> None:
     """At once, or at the latest where the kernels would read past the end of an array."""
     model = rf.LinearTransformer.init("diag", layers=2, dim=2)
-    with pytest.raises(rf.InputError) as caught:
+    with refusal():
         rf.context_weights(model, rf.Context(gram, 5), backend="fused")
-    one_sentence(caught.value)
 
 
 @pytest.mark.parametrize("examples", [0, -1, 1.5, "5", None, True])
 def test_context_of_a_bad_number_of_examples_is_refused(examples: Any) -> None:
-    with pytest.raises(rf.InputError) as caught:
+    with refusal():
         rf.Context(np.eye(3)[None], examples)
-    one_sentence(caught.value)
 
 
 def test_ridge_without_penalty_on_float32_grams_of_few_examples_ignores_empty_directions() -> None:

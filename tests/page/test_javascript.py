@@ -10,7 +10,7 @@ from javascript import MATHS, run_javascript
 
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import mark, switched_off
-from ridgeformer.analysis.omega import inert
+from ridgeformer.analysis.diagonal import inert
 from ridgeformer.core.notation import Array
 from ridgeformer.page.models import encode_model, encode_models, page_model_names
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks

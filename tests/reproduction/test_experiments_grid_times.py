@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ridgeformer.reproduction.grid_times import note_times, read_times
 
 from ridgeformer.core.validation import InputError
 from ridgeformer.reproduction.cells import Cell
-from ridgeformer.reproduction.grid_times import note_times, read_times
 
 FIRST, SECOND, THIRD = (Cell(kind, 1, "uniform:5") for kind in ("gdpp", "diag", "full"))
 

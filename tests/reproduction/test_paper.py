@@ -13,7 +13,7 @@ PRIORS = [f"uniform:{level}" for level in range(8)] + ["categorical:1+3", "categ
 
 
 def printed_rows() -> list[dict[str, str]]:
-    text = resources.files("ridgeformer").joinpath("data/paper_table1.csv").read_text(encoding="utf-8")
+    text = resources.files("ridgeformer.reproduction").joinpath("paper_table1.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

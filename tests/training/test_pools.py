@@ -1,19 +1,20 @@
-"""Pools: weighted by importance they stand for the task, see more of its tail, and can be drawn again."""
+"""Tail control: pools stand for the task, see more of its tail, can be drawn again; mined contexts are the worst."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import ridgeformer as rf
+from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
-from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.training.pools import Pool, pool_function, sifted_pool, stretched_pool
-from support import relative_error, tame_model
+from ridgeformer.core.task import ContextDraw
+from ridgeformer.evaluation import adjusted_losses
+from ridgeformer.training.pool_stage import pool_function
+from ridgeformer.training.pools import Mining, Pool, mine, sifted_pool, stretched, stretched_pool, widened
+from support import tame_model
 
 LEVELS = 4  # of stretching
 # n ≥ d + 1, drawn as Gram matrices; n < d and n = d, drawn as tokens; noise that is large, small, of a few levels, none
@@ -29,13 +30,6 @@ TASKS = [
     (5, 3, "fixed:0"),
     (3, 8, "categorical:0+3"),
 ]
-
-
-# Without noise, and with fewer examples than features, a widened context has no unique oracle.
-
-
-def task_of(dim: int, n: int, noise: str) -> rf.Task:
-    return rf.Task(dim, n, noise)
 
 
 def mild_model(task: rf.Task, kind: str = "diag", layers: int = 2) -> rf.LinearTransformer:
@@ -78,7 +72,7 @@ def deviations(model: rf.LinearTransformer, pool: Pool, plain: GramDraw) -> dict
 def test_stretched_pool_weighted_by_importance_has_the_means_of_the_task(
     dim: int, n: int, noise: str, stretch: float
 ) -> None:
-    task = task_of(dim, n, noise)
+    task = rf.Task(dim, n, noise)
     pool = stretched_pool(task, 20_000, stretch, seed=1, number=0)
     plain = task.draw_contexts(40_000, seed=2, backend="fused").as_gram_draw()
     found = deviations(mild_model(task), pool, plain)
@@ -93,7 +87,7 @@ def test_stretched_pool_weighted_by_importance_has_the_means_of_the_task(
 def test_widened_pool_weighted_by_importance_has_the_means_of_the_task(
     dim: int, n: int, noise: str, widen: float
 ) -> None:
-    task = task_of(dim, n, noise)
+    task = rf.Task(dim, n, noise)
     pool = stretched_pool(task, 20_000, 1.2, seed=1, number=0, widen=widen)
     plain = task.draw_contexts(40_000, seed=2, backend="fused").as_gram_draw()
     found = deviations(mild_model(task), pool, plain)
@@ -105,7 +99,7 @@ def test_widened_pool_weighted_by_importance_has_the_means_of_the_task(
 @pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
 def test_widened_contexts_are_those_of_widened_features(dim: int, n: int, noise: str) -> None:
     """The same pool with and without: X is b times what it was, w and ξ are the same, and the oracle fits."""
-    task = task_of(dim, n, noise)
+    task = rf.Task(dim, n, noise)
     narrow = stretched_pool(task, 300, 1.0, seed=5, number=0).contexts
     wide = stretched_pool(task, 300, 1.0, seed=5, number=0, widen=1.3).contexts
     np.testing.assert_array_equal(wide.weights, narrow.weights)
@@ -127,7 +121,7 @@ def test_widened_contexts_are_those_of_widened_features(dim: int, n: int, noise:
 
 @pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
 def test_stretched_pool_importance_is_positive_and_at_most_the_number_of_levels(dim: int, n: int, noise: str) -> None:
-    importance = stretched_pool(task_of(dim, n, noise), 5000, 1.3, seed=3, number=1).importance
+    importance = stretched_pool(rf.Task(dim, n, noise), 5000, 1.3, seed=3, number=1).importance
     assert importance.shape == (5000,)
     assert (importance > 0).all()
     assert importance.max() <= LEVELS
@@ -153,11 +147,11 @@ def test_stretched_pool_importance_is_the_ratio_of_densities() -> None:
 
 @pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
 def test_stretched_pool_sees_larger_energies_than_a_plain_one_of_its_size(dim: int, n: int, noise: str) -> None:
-    task = task_of(dim, n, noise)
-    stretched = stretched_pool(task, 5000, 1.3, seed=6, number=0).contexts.gram[:, -1, -1]
+    task = rf.Task(dim, n, noise)
+    energies = stretched_pool(task, 5000, 1.3, seed=6, number=0).contexts.gram[:, -1, -1]
     plain = task.draw_contexts(5000, seed=7).context.energy
     for share in (0.9, 0.99, 0.999):
-        assert np.quantile(stretched, share) > 1.1 * np.quantile(plain, share)
+        assert np.quantile(energies, share) > 1.1 * np.quantile(plain, share)
 
 
 def test_stretched_contexts_keep_the_oracle_of_their_noise() -> None:
@@ -183,7 +177,7 @@ def test_stretched_pool_of_no_stretch_is_a_plain_one() -> None:
     pool = stretched_pool(task, 40_000, 1.0, seed=9, number=2)
     np.testing.assert_allclose(pool.importance, 1.0, rtol=1e-12)
     pool_seed = int(token_rng(9, Purpose.MINE, 2).integers(2**63))
-    drawn = [draw.context.gram for draw in draw_chunks(task, 40_000, pool_seed, Purpose.MINE)]
+    drawn = [draw.context.gram for draw in task.chunks(40_000, pool_seed, Purpose.MINE)]
     assert len(drawn) == 2  # chunks
     np.testing.assert_array_equal(pool.contexts.gram, np.concatenate(drawn))
 
@@ -204,7 +198,7 @@ def rows(gram: Array) -> dict[bytes, int]:
 def test_sifted_pool_holds_the_very_worst_and_its_weighted_mean_is_that_of_all(
     dim: int, n: int, noise: str, sift: int, stretch: float, widen: float
 ) -> None:
-    task, total = task_of(dim, n, noise), 1000 * sift
+    task, total = rf.Task(dim, n, noise), 1000 * sift
     model = mild_model(task)
     pool = sifted_pool(model, task, 1000, sift, stretch, seed=1, number=3, widen=widen)
     # All it was taken from; 40 000 come in two chunks.
@@ -235,7 +229,7 @@ def test_sifted_pool_holds_the_very_worst_and_its_weighted_mean_is_that_of_all(
 
 @pytest.mark.parametrize(("dim", "n", "noise"), SIFT_TASKS)
 def test_sifted_pool_weighted_by_importance_has_the_mean_loss_of_the_task(dim: int, n: int, noise: str) -> None:
-    task = task_of(dim, n, noise)
+    task = rf.Task(dim, n, noise)
     model = mild_model(task)
     pools = [sifted_pool(model, task, 500, 16, 1.3, seed, number=0, widen=1.1) for seed in range(10)]
     means = np.array([(pool.importance * losses_of(model, pool.contexts)).mean() for pool in pools])
@@ -267,101 +261,95 @@ def test_sifted_pool_of_a_model_that_explodes_holds_the_explosions() -> None:
     assert pool_function(model, pool, 0.0)(model.flatten())[0] == np.inf
 
 
-# --- the function that is minimised -----------------------------------------------------------------------------------
-
-
-def difference_quotients(function: Callable[[Array], tuple[float, Array]], vector: Array) -> Array:
-    """∂/∂θ for every parameter, by the fourth-order central formula (8 f(1) − 8 f(−1) − f(2) + f(−2)) / 12h."""
-    # Relative to the parameters: 1e-3 makes the error of the formula, h⁴ f⁽⁵⁾/30, and that of rounding, eps/h,
-    # both about 1e-12 of the derivative.
-    step = 1e-3 * np.abs(vector).max()
-
-    def value(number: int, steps: int) -> float:
-        shifted = vector.copy()
-        shifted[number] += steps * step
-        return function(shifted)[0]
-
-    def quotient(number: int) -> float:
-        near, far = value(number, 1) - value(number, -1), value(number, 2) - value(number, -2)
-        return (8 * near - far) / (12 * step)
-
-    return np.array([quotient(number) for number in range(len(vector))])
-
-
-@pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
-@pytest.mark.parametrize("saturation", [0.0, 0.5, 100.0])
-@pytest.mark.parametrize("make", ["stretched", "sifted"])
-def test_pool_function_is_the_logarithm_of_the_weighted_mean_and_has_its_gradient(
-    kind: str, saturation: float, make: str
-) -> None:
-    task = rf.Task(3, 6, "uniform:2")
-    model = mild_model(task, kind)
-    pool = stretched_pool(task, 50, 1.3, 1, 1) if make == "stretched" else sifted_pool(model, task, 40, 4, 1.3, 1, 1)
-    function = pool_function(model, pool, saturation)
-    value, gradient = function(model.flatten())
-    losses = adjusted_losses(model, rf.Context(pool.contexts.gram, 6), pool.contexts.oracle)
-    bounded = saturation * np.log1p(losses / saturation) if saturation else losses
-    assert value == pytest.approx(np.log(np.average(bounded * pool.importance)), rel=1e-12)
-    # As in test_objective.py: rounding of the loss over the step; measured, 2e-11.
-    assert relative_error(difference_quotients(function, model.flatten()), gradient) < 1e-9
-    _, even = pool_function(model, pool._replace(importance=np.ones(len(losses))), saturation)(model.flatten())
-    assert relative_error(even, gradient) > 1e-3  # the control: importance is in it
-
-
-@pytest.mark.parametrize("saturation", [0.0, 100.0])
-def test_pool_function_is_infinite_where_the_model_explodes(saturation: float) -> None:
-    task = rf.Task(3, 8, "uniform:2")
-    model = rf.LinearTransformer.init("diag", layers=4, dim=3, scale=0.1, dtype=np.float64)
-    function = pool_function(model, stretched_pool(task, 100, 1.3, 0, 0), saturation)
-    assert np.isfinite(function(0.1 * model.flatten())[0])
-    for factor in (1e4, 1e10, 1e100, 1e300):
-        assert function(factor * model.flatten())[0] == np.inf
-
-
-def test_pool_function_lets_its_watch_decide_what_losses_and_gradient_were() -> None:
-    task = rf.Task(3, 8, "uniform:2")
-    model, pool = mild_model(task), stretched_pool(task, 100, 1.3, 0, 0)
-    honest, gradient = pool_function(model, pool, 0.0)(model.flatten())
-    seen: list[tuple[Array, Array]] = []
-
-    def watch(losses: Array, flat: Array) -> tuple[Array, Array]:
-        seen.append((losses, flat))
-        return 2 * losses, 6 * flat
-
-    value, found = pool_function(model, pool, 0.0, watch=watch)(model.flatten())
-    assert value == pytest.approx(honest + np.log(2), rel=1e-12)
-    np.testing.assert_allclose(found, 3 * gradient, rtol=1e-12)
-    ((losses, flat),) = seen
-    np.testing.assert_array_equal(losses, losses_of(model, pool.contexts))
-    np.testing.assert_allclose(flat, gradient * np.exp(honest), rtol=1e-12)
-
-
-@pytest.mark.parametrize("saturation", [0.0, 10.0])
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", ["one loss", "all losses", "gradient"])
-def test_pool_function_is_infinite_when_anything_is_not_finite(where: str, poison: float, saturation: float) -> None:
-    task = rf.Task(3, 8, "uniform:2")
-    model, pool = mild_model(task), stretched_pool(task, 100, 1.3, 0, 0)
-
-    def watch(losses: Array, flat: Array) -> tuple[Array, Array]:
-        if where == "gradient":
-            return losses, np.r_[flat[:-1], poison]
-        return (np.r_[poison, losses[1:]] if where == "one loss" else np.full_like(losses, poison)), flat
-
-    assert pool_function(model, pool, saturation, watch=watch)(model.flatten())[0] == np.inf
-
-
-def test_pool_function_does_not_depend_on_the_number_of_threads() -> None:
-    task = rf.Task(3, 8, "uniform:2")
-    model, pool = mild_model(task, "full"), stretched_pool(task, 3000, 1.3, 0, 0)
-    one, two = (pool_function(model, pool, 0.0, threads)(model.flatten()) for threads in (1, 2))
-    assert one[0] == two[0]
-    np.testing.assert_array_equal(one[1], two[1])
-
-
 @pytest.mark.parametrize("sigma", ["0", "1e-7"])
 def test_widened_pool_with_fewer_examples_than_features_and_hardly_any_noise_has_the_ridge_oracle(sigma: str) -> None:
     """Σ has no inverse, so the oracle cannot come from a plain solve."""
     pool = stretched_pool(rf.Task(5, 3, f"fixed:{sigma}"), 1000, 1.3, 0, 0, widen=1.1)
     expected = rf.Context(pool.contexts.gram, 3).ridge(float(sigma) ** 2)
     np.testing.assert_allclose(pool.contexts.oracle, expected, atol=1e-4)
+
+
+# --- mined, stretched and widened contexts ----------------------------------------------------------------------------
+
+TASK = rf.Task(dim=3, examples=8, noise="uniform:2")
+MINING = Mining(pool=40, keep=50, memory=120, stretch=1.5)
+
+
+def shaky_model() -> rf.LinearTransformer:
+    """Weights large enough that some contexts explode, and most do not."""
+    return rf.LinearTransformer.init("diag", layers=4, dim=3, scale=0.12, seed=3, dtype=np.float64)
+
+
+def test_stretched_contexts_are_those_of_stretched_targets() -> None:
+    tokens = TASK.draw_tokens(20, seed=1)
+    draw = ContextDraw(
+        rf.Context.from_tokens(tokens.X, tokens.y),
+        tokens.weights,
+        tokens.sigma,
+        tokens.query,
+        rf.Context.from_tokens(tokens.X, tokens.y).ridge(tokens.sigma**2),
+    )
+    factors = np.linspace(1, 2, 20)
+    found = stretched(draw, factors)
+    by_hand = rf.Context.from_tokens(tokens.X, tokens.y * factors[:, None])
+    # Sums of eight products in float64 differ by their rounding.
+    np.testing.assert_allclose(found.gram, by_hand.gram, rtol=1e-13)
+    # w*_v = (Σ + v)⁻¹ α is linear in α, that is in y.
+    np.testing.assert_allclose(found.oracle, by_hand.ridge(tokens.sigma**2), rtol=1e-9)
+
+
+def test_mine_gives_the_worst_contexts_first_and_leaves_out_the_exploded() -> None:
+    model = shaky_model()
+    losses = losses_of(model, mine(model, TASK, MINING, batch=100, seed=0, step=0, memory=None))
+    assert len(losses) == MINING.keep
+    assert (np.diff(losses) <= 0).all()
+    assert losses.max() < EXPLODED
+    draw = TASK.draw_contexts(4000, seed=5)
+    ordinary = adjusted_losses(model, draw.context, draw.oracle)
+    assert np.median(losses) > 5 * np.median(ordinary[np.isfinite(ordinary)])
+
+
+def test_mine_remembers_earlier_contexts_up_to_its_memory() -> None:
+    model = shaky_model()
+    first = mine(model, TASK, MINING, batch=100, seed=0, step=0, memory=None)
+    second = mine(model, TASK, MINING, batch=100, seed=0, step=1, memory=first)
+    third = mine(model, TASK, MINING, batch=100, seed=0, step=2, memory=second)
+    assert [len(found.gram) for found in (first, second, third)] == [50, 100, 120]
+    assert losses_of(model, second).max() >= losses_of(model, first).max()
+
+
+def test_mine_depends_on_seed_and_step_only() -> None:
+    model = shaky_model()
+    again = [
+        mine(model, TASK, MINING, batch=100, seed=s, step=t, memory=None).gram
+        for s, t in ((0, 7), (0, 8), (0, 7), (1, 7))
+    ]
+    np.testing.assert_array_equal(again[0], again[2])
+    assert not np.array_equal(again[0], again[1])
+    assert not np.array_equal(again[0], again[3])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
+    found = mine(shaky_model().astype(dtype), TASK, MINING, batch=100, seed=0, step=0, memory=None)
+    assert {array.dtype for array in found} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize(("dim", "n"), [(3, 8), (4, 5), (5, 5), (5, 3), (1, 1)])
+@pytest.mark.parametrize("sigma", [0.5, 2.0])
+def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: int, sigma: float) -> None:
+    """Made from tokens: y = <w, b x> + ξ with the same w and ξ."""
+    rng = np.random.default_rng(dim + 10 * n)
+    X, w, noise = (
+        rng.standard_normal((40, n, dim)),
+        rng.standard_normal((40, dim)),
+        sigma * rng.standard_normal((40, n)),
+    )
+    factors, query = rng.uniform(1, 1.5, 40), rng.standard_normal((40, dim))
+    plain = rf.Context.from_tokens(X, np.einsum("bnd,bd->bn", X, w) + noise)
+    wide_X = X * factors[:, None, None]
+    wide = rf.Context.from_tokens(wide_X, np.einsum("bnd,bd->bn", wide_X, w) + noise)
+    levels = np.full(40, sigma)
+    found = widened(GramDraw(plain.gram, w, query, plain.ridge(levels**2)), levels, factors, n)
+    np.testing.assert_allclose(found.gram, wide.gram, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.oracle, wide.ridge(levels**2), rtol=1e-8, atol=1e-8)

@@ -8,31 +8,24 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import plans
 import pytest
-from plans import ADAM, CONFIGS, POOLS, StopAfter, fingerprint
+from plans import ADAM, CONFIGS, POOLS, StopAfter, fingerprint, short_run, train_short
 
-from ridgeformer import InputError, LinearTransformer
-from ridgeformer.training import TrainConfig, TrainingInterruptedError, recipes, train
-from ridgeformer.training import steps as steps_module
+import ridgeformer as rf
+from ridgeformer import InputError, LinearTransformer, TrainConfig
+from ridgeformer.training import TrainingInterruptedError
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.state import load_checkpoint, save_checkpoint
-from ridgeformer.training.steps import Trainer
-
-
-@pytest.fixture(autouse=True)
-def _short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans.install(monkeypatch.setattr)
 
 
 def test_train_into_an_existing_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    train(POOLS, out=folder)
+    train_short(POOLS, folder)
     before = fingerprint(folder)
     with pytest.raises(InputError, match="already holds a run"):
-        train(replace(POOLS, seed=1), out=folder)
+        train_short(replace(POOLS, seed=1), folder)
     assert fingerprint(folder) == before
-    train(replace(POOLS, seed=1), out=folder, overwrite=True)
+    train_short(replace(POOLS, seed=1), folder, overwrite=True)
     assert fingerprint(folder) != before
 
 
@@ -44,15 +37,15 @@ def test_second_process_on_a_run_directory_is_refused(tmp_path: Path) -> None:
             "try:\n    train(TrainConfig(), out=sys.argv[1])\n"
             "except InputError as refused:\n    sys.exit(str(refused))\n"
         )
-        found = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert "Another process is working on the run" in found.stderr
+        done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Another process is working on the run" in done.stderr
 
 
 def test_unwritable_folder_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="Cannot write"):
-        train(POOLS, out=tmp_path / "file" / "run")
+        train_short(POOLS, tmp_path / "file" / "run")
 
 
 def test_resume_where_no_run_is_says_so(tmp_path: Path) -> None:
@@ -70,9 +63,9 @@ def test_checkpoint_gives_back_every_bit_of_the_state(tmp_path: Path, name: str)
             return {f"{f.name}.{k}": v for f in fields(value) for k, v in parts(getattr(value, f.name)).items()}
         return {str(i): v for i, v in enumerate(value)} if isinstance(value, tuple) else {"": value}
 
-    trainer = Trainer(CONFIGS[name])
-    state, seen = trainer.start(), set()
-    while not trainer.finished(state):
+    run = short_run(CONFIGS[name])
+    state, names = run.start(), set()
+    while not run.finished(state):
         save_checkpoint(state, tmp_path / "one.safetensors", 17)
         again, length = load_checkpoint(tmp_path / "one.safetensors")
         assert length == 17
@@ -81,10 +74,10 @@ def test_checkpoint_gives_back_every_bit_of_the_state(tmp_path: Path, name: str)
         for field, value in before.items():
             np.testing.assert_array_equal(after[field], value, err_msg=field)  # NaN equals NaN here
             assert np.asarray(after[field]).dtype == np.asarray(value).dtype
-        seen |= set(before)
-        state, _ = trainer.step(state)
-    assert ("curvature.steps." in seen) == (name != "Adam")
-    assert ("memory.0" in seen) == (name == "Adam")
+        names |= set(before)
+        state, _ = run.step(state)
+    assert ("curvature.steps." in names) == (name != "Adam")
+    assert ("memory.0" in names) == (name == "Adam")
 
 
 # --- what is not the same run -----------------------------------------------------------------------------------------
@@ -93,24 +86,64 @@ def test_checkpoint_gives_back_every_bit_of_the_state(tmp_path: Path, name: str)
 @pytest.mark.parametrize("other", [{"seed": 1}, {"batch": 16}, {"layers": 3}])
 def test_resume_with_another_config_is_refused(tmp_path: Path, other: dict[str, int]) -> None:
     with pytest.raises(TrainingInterruptedError):
-        train(POOLS, out=tmp_path / "run", callbacks=[StopAfter(20)])
+        train_short(POOLS, tmp_path / "run", callbacks=[StopAfter(20)])
     with pytest.raises(InputError, match="other settings"):
-        train(replace(POOLS, **other), out=tmp_path / "run", resume=True)  # type: ignore[arg-type]
+        train_short(replace(POOLS, **other), tmp_path / "run", resume=True)  # type: ignore[arg-type]
 
 
-def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterruptedError):
-        train(ADAM, out=tmp_path / "run", callbacks=[StopAfter(40)])  # within the main leg
-    shorter = tuple(replace(leg, steps=min(leg.steps, 10)) for leg in plans.plan_of(ADAM))  # as a newer version might
-    monkeypatch.setattr(steps_module, "legs", lambda config: shorter)
+        train_short(ADAM, tmp_path / "run", callbacks=[StopAfter(40)])  # within the main stage
+    run = short_run(ADAM)
+    shorter = [replace(stage, steps=min(stage.steps, 10)) for stage in run.stages]  # as a newer version might
     with pytest.raises(InputError, match="another version of the recipe"):
-        train(ADAM, out=tmp_path / "run", resume=True)
+        train_short(short_run(ADAM, shorter), tmp_path / "run", resume=True)
 
 
-def test_paper_recipe_from_a_given_model_starts_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps_module, "legs", recipes.legs)
+def test_paper_recipe_from_a_given_model_starts_there() -> None:
     names = {"recipe": "paper", "steps": 1, "batch": 8, "sequences": 10, "start": "a name"}
     config = TrainConfig(kind="full", layers=1, dim=3, examples=8, **names)  # type: ignore[arg-type]
     given = LinearTransformer.init("full", layers=1, dim=3, scale=0.3, seed=9)
-    found = train(config, given=given).model
-    np.testing.assert_allclose(found.flatten(), given.flatten(), atol=1e-3)  # one step of size 1e-4
+    trained = rf.train(config, given=given).model
+    np.testing.assert_allclose(trained.flatten(), given.flatten(), atol=1e-3)  # one step of size 1e-4
+
+
+# --- timing.jsonl: how long training took, over interruptions --------------------------------------------------------
+
+PAPER = rf.TrainConfig(kind="diag", layers=1, dim=3, examples=6, recipe="paper", steps=400, batch=8, sequences=100)
+
+
+def test_every_row_of_the_history_has_a_time_and_times_grow(tmp_path: Path) -> None:
+    rf.train(PAPER, out=tmp_path / "run")
+    directory = RunDirectory(tmp_path / "run")
+    seconds = directory.read_seconds()
+    assert list(seconds) == [row["total"] for row in directory.read_history()] == [100, 200, 300, 400]
+    times = list(seconds.values())
+    assert times == sorted(times)
+    assert times[0] >= 0
+
+
+def test_a_resumed_run_counts_on_from_where_it_was(tmp_path: Path) -> None:
+    with pytest.raises(TrainingInterruptedError):
+        rf.train(PAPER, out=tmp_path / "run", callbacks=StopAfter(250))
+    directory = RunDirectory(tmp_path / "run")
+    file = directory.timing
+    file.write_text(file.read_text().replace('"total": 200, "seconds": ', '"total": 200, "seconds": 1000'))
+    rf.train(PAPER, out=tmp_path / "run", resume=True)
+    seconds = directory.read_seconds()
+    assert seconds[100] < 1000 <= seconds[200] <= seconds[300] <= seconds[400]
+
+
+def test_a_torn_line_is_left_out_and_a_missing_file_is_no_times(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    assert directory.read_seconds() == {}
+    directory.timing.write_text('{"total": 1, "seconds": 2.5}\n[]\n{"total": 2, "sec')
+    assert directory.read_seconds() == {1: 2.5}
+
+
+def test_overwriting_a_run_forgets_its_times(tmp_path: Path) -> None:
+    rf.train(PAPER, out=tmp_path / "run")
+    directory = RunDirectory(tmp_path / "run")
+    directory.timing.write_text('{"total": 77, "seconds": 1.0}\n')
+    rf.train(PAPER, out=tmp_path / "run", overwrite=True)
+    assert 77 not in directory.read_seconds()

@@ -6,15 +6,15 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from plans import short_run, trail_of
 
 import ridgeformer as rf
 from ridgeformer.baselines import ConstRR
 from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training import TrainConfig, spectral
-from ridgeformer.training.recipes import AdamLeg
+from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.spectral import fit_spectrum, spectral_pool
-from ridgeformer.training.steps import Trainer
 from support import one_sentence, tame_model
 
 # E σ²: of U(0, b), b²/3.
@@ -96,12 +96,9 @@ def fit(dim: int, n: int, noise: str, layers: int) -> rf.LinearTransformer:
 
 def trained_by_adam(layers: int, task: rf.Task) -> rf.LinearTransformer:
     config = TrainConfig(kind="gdpp", layers=layers, dim=task.dim, examples=task.examples, noise=task.prior.spec)
-    leg = AdamLeg(name="adam", steps=300, rate=0.02, batch=256, start="init", init_scale=0.1, warmup=20)
-    trainer = Trainer(config, plan=[leg])
-    state = trainer.start()
-    while not trainer.finished(state):
-        state, _ = trainer.step(state)
-    return trainer.model(state).astype(np.float64)
+    stage = AdamStage(name="adam", steps=300, rate=0.02, batch=256, origin="init", init_scale=0.1, warmup=20)
+    run = short_run(config, [stage])
+    return run.model(trail_of(run)[-1][0]).astype(np.float64)
 
 
 @pytest.mark.parametrize("source", ["random", "trained by Adam", "fitted"])

@@ -6,8 +6,8 @@ choose the coordinates that are written, columns of Q those of the token that th
 without a single block; two can, so a model with blocks switched off has twice the heads. In a full model a block is
 more than an ω: Σ, α and λ all enter each of the four through the columns of P and the rows of Q.
 
-A part may matter only because the rest was trained to rely on it. So what is left is also fitted anew: the other ω, or
-all other entries of P and Q. The model with nothing switched off is fitted anew as well, in the same form, and is what
+A part may matter only because the rest was trained to rely on it. So what is left is also fitted again: the other ω, or
+all other entries of P and Q. The model with nothing switched off is fitted again as well, in the same form, and is what
 to compare with.
 """
 
@@ -18,13 +18,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.gauge import acting_matrices
-from ridgeformer.analysis.omega import OMEGAS, inert, model_from_omega, natural_units, omega_of
-from ridgeformer.analysis.retune import Tuner
-from ridgeformer.analysis.samples import Measured, Sample, measure
+from ridgeformer.analysis.diagonal import (
+    OMEGAS,
+    acting_matrices,
+    inert,
+    model_from_omega,
+    natural_units,
+    omega_of,
+    omega_of_kind,
+)
+from ridgeformer.analysis.noise_bands import Measured, Sample, measure
+from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError, one_of
+from ridgeformer.core.validation import InputError, instance, one_of
+from ridgeformer.theory.numerics import is_diagonal
 
 OnDone = Callable[[int, int], None] | None
 """Called with the number of ablations done and their total."""
@@ -44,7 +52,7 @@ class Ablation:
     alone: Measured
     """Without anything else changed."""
     refitted: Measured | None = None
-    """With all else fitted anew; the control's row is what to compare it with. None if inert, or not asked for."""
+    """With all else fitted again; the control's row is what to compare it with. None if inert, or not asked for."""
     omega: Array | None = None
     """(layers, 4) after refitting; None for full models."""
 
@@ -59,30 +67,44 @@ class Ablation:
 
 
 def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
-    """The model without the blocks marked in ``off`` (layers, 4) of bool; itself if there are none."""
+    """The model without some blocks of its layers.
+
+    Parameters
+    ----------
+    model: of any kind.
+    off: (layers, 4) of bool, true for the blocks xx, xy, yx, yy to be switched off; `mark` makes it.
+
+    Returns a model of twice the heads, or the model itself if nothing is off. Raises `InputError` for another shape.
+
+    >>> import ridgeformer as rf
+    >>> model = rf.LinearTransformer.init("diag", layers=2, dim=3)
+    >>> switched_off(model, mark(2, ["xy"], layer=None)).omega()[:, 1].tolist()
+    [0.0, 0.0]
+    """
+    instance("model", model, LinearTransformer)
     off = np.asarray(off, bool)
     if off.shape != (model.layers, 4):
         raise InputError(f"off must say for each of {model.layers} layers and 4 blocks whether it is off.")
     if not off.any():
         return model
-    if model.kind != "full":
+    if is_diagonal(model):
         return model_from_omega(np.where(off, 0.0, omega_of(model)), model.dim)
-    return _full_without(model, off)[0]
+    return _dense_without(model, off)[0]
 
 
-def _full_without(model: LinearTransformer, off: Array) -> tuple[LinearTransformer, Array]:
+def _dense_without(model: LinearTransformer, off: Array) -> tuple[LinearTransformer, Array]:
     """(a full model of twice the heads without these blocks, which of its entries (size,) can change a prediction)."""
     P, Q = acting_matrices(model)
     acts = ~(off | inert(model.layers))
     parts: dict[str, list[Array]] = {"P": [], "Q": []}
     for target, rows in enumerate((slice(None, -1), slice(-1, None))):  # what is written: x, then y
-        kept_P, kept_Q = np.zeros(P.shape, bool), np.zeros(Q.shape, bool)
+        acting_P, acting_Q = np.zeros(P.shape, bool), np.zeros(Q.shape, bool)
         for place, columns in ((2 * target, slice(None, -1)), (2 * target + 1, slice(-1, None))):
-            kept_P[acts[:, place], :, rows] = True
-            kept_Q[acts[:, place], ..., columns] = True
-        parts["P"].append(kept_P)
-        parts["Q"].append(kept_Q)
-    free = {name: np.concatenate(kept, axis=1) for name, kept in parts.items()}
+            acting_P[acts[:, place], :, rows] = True
+            acting_Q[acts[:, place], ..., columns] = True
+        parts["P"].append(acting_P)
+        parts["Q"].append(acting_Q)
+    free = {name: np.concatenate(masks, axis=1) for name, masks in parts.items()}
     matrices = {name: np.where(free[name], np.tile(m, (1, 2, 1, 1)), 0.0) for name, m in (("P", P), ("Q", Q))}
     return LinearTransformer("full", model.dim, matrices), np.concatenate([free["P"].ravel(), free["Q"].ravel()])
 
@@ -103,22 +125,36 @@ def ablations(
     on_done: OnDone = None,
     each_layer: bool = True,
 ) -> tuple[Ablation, ...]:
-    """Nothing, each block in all layers, both that read a token's y, and unless told not to each block of each layer.
+    """Losses with nothing switched off, with each block in all layers, both that read a token's y, each of each layer.
 
-    Without both that read y a diagonal model is GD++. With a tuner, what is left is also fitted anew.
+    Parameters
+    ----------
+    model: of any kind; without both blocks that read y a diagonal model is GD++.
+    sample: contexts of its dimension, to measure losses on.
+    tuner: if given, what is left is also fitted again.
+    on_done: called with the number of ablations done and their total.
+    each_layer: whether to switch blocks off in single layers too.
+
+    Returns the ablations, nothing switched off first. Raises `InputError` if model and sample do not fit.
+
+    >>> import ridgeformer as rf
+    >>> model = rf.LinearTransformer.init("gdpp", layers=2, dim=3)
+    >>> [part.label for part in ablations(model, Sample.draw(rf.Task(3, 8), 100), each_layer=False)]
+    ['nothing', 'ω_xx, all layers', 'ω_yx, all layers']
     """
-    blocks = [(name,) for name in (OMEGAS if model.kind != "gdpp" else ("xx", "yx"))]
-    both = [("xy", "yy")] if model.kind != "gdpp" else []
+    own = omega_of_kind(instance("model", model, LinearTransformer).kind)
+    blocks = [(name,) for name, has in zip(OMEGAS, own, strict=True) if has]
+    both = [("xy", "yy")] if own.all() else []
     wanted: list[tuple[tuple[str, ...], int | None]] = [((), None)]
     wanted += [(names, None) for names in blocks + both]
     if each_layer:
         wanted += [(names, layer) for layer in range(1, model.layers + 1) for names in blocks]
-    found = []
+    measured = []
     for number, (names, layer) in enumerate(wanted, 1):
-        found.append(_ablation(model, sample, tuner, names, layer))
+        measured.append(_ablation(model, sample, tuner, names, layer))
         if on_done is not None:
             on_done(number, len(wanted))
-    return tuple(found)
+    return tuple(measured)
 
 
 def _ablation(
@@ -131,11 +167,10 @@ def _ablation(
     nothing_left = not free[:, 2].any()  # without any ω_yx the query's y stays 0, whatever the rest
     if tuner is None or unchanged or nothing_left:
         return Ablation(blocks, layer, unchanged, alone, alone if tuner is not None and nothing_left else None)
-    if model.kind == "full":
-        left, entries = _full_without(model, off)
+    if not is_diagonal(model):
+        left, entries = _dense_without(model, off)
         fitted = tuner.fit_entries(left.astype(model.dtype), entries)
         return Ablation(blocks, layer, unchanged, alone, measure(fitted, sample))
-    if model.kind == "gdpp":
-        free[:, [1, 3]] = False
+    free &= omega_of_kind(model.kind)
     omega, _ = tuner.fit_omega(omega_of(model), free, natural_units(sample.task), _ITERATIONS)
     return Ablation(blocks, layer, unchanged, alone, measure(model_from_omega(omega, model.dim), sample), omega)

@@ -1,10 +1,18 @@
-"""How diagonal a model is: its nearest four ω a layer, and what is left of P and Q.
+"""Diagonal layers as four numbers ω_xx, ω_xy, ω_yx, ω_yy, and how near any other layer is to one.
 
-A layer is the linear map G ↦ Σ_k P_k G Q_k of symmetric matrices G. The nearest diagonal layer is the orthogonal
-projection of this map, in the Frobenius norm, onto the four maps G ↦ E_a G E_b, where E_x and E_y keep the x and the y
-block. They write to different blocks, so they are orthogonal, and each ω_ab is an inner product. The map does not
-depend on how it is written down as P and Q, and for diag and gdpp models the result is their own ω, to rounding.
-Entries that cannot change any prediction (see `gauge.acting_matrices`) are left out.
+**Free ω.** One head has ω_xx ω_yy = ω_xy ω_yx, so that no single ω of it can be switched off. Two heads, p = (1, 0)
+with q = (ω_xx, ω_xy) and p = (0, 1) with q = (ω_yx, ω_yy), have any four ω: that is the form all work is done in.
+
+**Canonical heads.** A layer adds Σ_k P_k G Q_k, so P → cP, Q → Q/c changes nothing, nor does the order of heads, nor
+any invertible mixing of heads that keeps the tensor Σ_k P_k ⊗ Q_k. Its singular value decomposition, with vec P_k on
+one side and vec Q_k on the other, is the same for all of them: heads that are orthogonal to each other, ‖P_k‖ = ‖Q_k‖,
+largest first. (Only heads of exactly the same size could still be mixed.) For one head this is the head itself with its
+norms balanced. The sign is chosen so that the largest entry of P is positive.
+
+**Nearest diagonal.** A layer is the linear map G ↦ Σ_k P_k G Q_k of symmetric matrices G. The nearest diagonal layer is
+the orthogonal projection of this map, in the Frobenius norm, onto the four maps G ↦ E_a G E_b, where E_x and E_y keep
+the x and the y block. They write to different blocks, so they are orthogonal, and each ω_ab is an inner product. The
+map does not depend on how it is written as P and Q; for diag and gdpp models the result is their own ω, to rounding.
 """
 
 from __future__ import annotations
@@ -14,15 +22,138 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.gauge import acting_matrices, canonical_heads
+from ridgeformer.core.kinds import KINDS, Diag
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError, instance
+from ridgeformer.theory.numerics import is_diagonal
 
+OMEGAS = ("xx", "xy", "yx", "yy")
+"""The order of ω everywhere: target block first. ω_xy moves x by multiples of y."""
+ROLES = ("preconditioning", "noise-adaptive step", "gradient step", "rescaling")
+"""What the paper says each is for."""
 NUMERICAL_RANK = 1e-6
 """Singular values below this share of ‖P‖ count as zero: above the rounding of float32 weights, 1e-7."""
+_NODES = 64  # of the quadrature of E σ²
 _ENERGY = 0.9  # share of the remainder's squares that its effective rank explains
 _GOLDEN = (np.sqrt(5) - 1) / 2
 _ROUNDS = 40  # of golden section: 0.618^40 = 4e-9 of the interval
+
+
+def omega_of(model: LinearTransformer) -> Array:
+    """The four numbers ω of every layer of a diag or gdpp model.
+
+    Returns (layers, 4), float64, in the order xx, xy, yx, yy. Raises `InputError` for full models, which have none.
+
+    >>> import ridgeformer as rf
+    >>> omega_of(rf.load("gdpp-2-uniform-5")).shape
+    (2, 4)
+    """
+    if not is_diagonal(model):
+        raise InputError(
+            "Only diag and gdpp models have four numbers ω a layer; a full model has matrices, of which "
+            "`diagonal_fit` gives the nearest ω."
+        )
+    return model.astype(np.float64).omega()
+
+
+def omega_of_kind(kind: str) -> Array:
+    """(4,) of bool: the ω that layers of this kind can have, xx and yx for gdpp; all blocks for kinds without ω."""
+    entry = KINDS[kind]
+    if not isinstance(entry, Diag):
+        return np.ones(4, bool)
+    return entry.omega({name: np.ones(shape) for name, shape in entry.shapes(1, 1, 1).items()})[0] != 0
+
+
+def model_from_omega(omega: Array, dim: int) -> LinearTransformer:
+    """The diag model with given ω, each free of the others.
+
+    Parameters
+    ----------
+    omega: (layers, 4), in the order xx, xy, yx, yy.
+    dim: d.
+
+    Returns a float64 model of two heads. Raises `InputError` for an array of another shape.
+
+    >>> model_from_omega(np.zeros((3, 4)), dim=5).layers
+    3
+    """
+    omega = np.asarray(omega, np.float64)
+    if omega.ndim != 2 or omega.shape[1] != 4:
+        raise InputError(f"omega must have the axes (layers, 4), but has shape {omega.shape}.")
+    p = np.broadcast_to(np.eye(2), (len(omega), 2, 2))
+    return LinearTransformer("diag", dim, {"p": p, "q": omega.reshape(-1, 2, 2)})
+
+
+def inert(layers: int) -> Array:
+    """(layers, 4) of bool: the ω that cannot change any prediction.
+
+    The prediction is read from the query's y, so nothing reads the x that the last layer writes: its ω_xx and ω_xy do
+    nothing. In a model of one layer ω_yy does nothing either, since the query's y is still zero.
+    """
+    dead = np.zeros((layers, 4), bool)
+    dead[-1, :2] = True
+    dead[-1, 3] = layers == 1
+    return dead
+
+
+def natural_units(task: Task) -> Array:
+    """(4,): the size of an ω that matters in a first layer, where Σ is about n I and λ about n (d + E σ²).
+
+    1/n for ω_xx and ω_yx, which multiply Σ and α; 1/E λ for ω_xy and ω_yy, which multiply y α and λ.
+    """
+    levels, weights = task.prior.quadrature(_NODES)
+    of_scatter = 1 / task.examples
+    of_energy = 1 / (task.examples * (task.dim + float(weights @ levels**2)))
+    return np.array([of_scatter, of_energy, of_scatter, of_energy])
+
+
+def acting_matrices(model: LinearTransformer) -> tuple[Array, Array]:
+    """P and Q (layers, heads, p, p), float64, with zeros where no entry can change any prediction: see `inert`."""
+    model = instance("model", model, LinearTransformer).astype(np.float64)
+    P, Q = (np.array(matrix) for matrix in model.attention_matrices())
+    P[-1, :, :-1] = 0.0
+    if model.layers == 1:
+        Q[-1, :, :, -1] = 0.0
+    return P, Q
+
+
+def canonical_heads(model: LinearTransformer) -> tuple[Array, Array]:
+    """P and Q of any model in the one form that does not depend on how the model is written down.
+
+    Returns P and Q, each (layers, heads, p, p), float64; heads that do nothing are zero and come last. Raises
+    `InputError` for anything but a model.
+
+    >>> import ridgeformer as rf
+    >>> P, Q = canonical_heads(rf.LinearTransformer.init("full", layers=2, heads=3, dim=4))
+    >>> P.shape, bool(np.allclose(np.linalg.norm(P, axis=(2, 3)), np.linalg.norm(Q, axis=(2, 3))))
+    ((2, 3, 5, 5), True)
+    """
+    P, Q = acting_matrices(model)
+    for layer in range(model.layers):
+        P[layer], Q[layer] = _canonical(P[layer], Q[layer])
+    return P, Q
+
+
+def _canonical(P: Array, Q: Array) -> tuple[Array, Array]:
+    """One layer's heads (heads, p, p)."""
+    heads, size, _ = P.shape
+    # vec P (p², H) = U R with orthonormal U: the decomposition of U R_P R_Qᵀ Vᵀ is that of the small R_P R_Qᵀ.
+    left, left_factor = np.linalg.qr(P.reshape(heads, -1).T)
+    right, right_factor = np.linalg.qr(Q.reshape(heads, -1).T)
+    left_turn, values, right_turn = np.linalg.svd(left_factor @ right_factor.T)
+    floor = values[0] * size * np.finfo(np.float64).eps
+    root = np.sqrt(np.where(values > floor, values, 0.0))
+    new_P, new_Q = np.zeros_like(P), np.zeros_like(Q)
+    new_P[: len(root)] = ((left @ left_turn) * root).T.reshape(-1, size, size)
+    new_Q[: len(root)] = ((right @ right_turn.T) * root).T.reshape(-1, size, size)
+    flat = new_P.reshape(heads, -1)
+    # The first of the largest entries, to rounding: a diagonal P has several that are equal.
+    largest = np.abs(flat) >= np.abs(flat).max(axis=1, keepdims=True) * (1 - 1e-9)
+    sign = np.sign(flat[np.arange(heads), largest.argmax(axis=1)])
+    sign = np.where(sign == 0, 1.0, sign)[:, None, None]
+    return sign * new_P, sign * new_Q
 
 
 @dataclass(frozen=True)
@@ -30,9 +161,8 @@ class Remainder:
     """One matrix of one head, in canonical form, after the diagonal that leaves the smallest nuclear norm."""
 
     layer: int
-    """Counted from 1."""
+    """Layers and heads are counted from 1."""
     head: int
-    """Counted from 1."""
     matrix: str
     """"P" or "Q"."""
     norm: float
@@ -58,10 +188,19 @@ class DiagonalFit:
     shares: tuple[float, ...]
     """Of every layer: the share of the squared norm of its map that the four ω explain; 1 for diag and gdpp."""
     remainders: tuple[Remainder, ...]
+    """What is left of P and Q of every head that does anything."""
 
 
 def diagonal_fit(model: LinearTransformer) -> DiagonalFit:
-    """The nearest ω of every layer of any model, and the spectrum of the rest."""
+    """The nearest ω of every layer of any model, and the spectrum of the rest.
+
+    Returns a record with ω (layers, 4). Entries that cannot change any prediction are left out. Raises `InputError` for
+    anything but a model.
+
+    >>> import ridgeformer as rf
+    >>> [round(share, 6) for share in diagonal_fit(rf.LinearTransformer.init("diag", layers=2, dim=4)).shares]
+    [1.0, 1.0]
+    """
     P, Q = acting_matrices(model)
     size = model.dim + 1
     x, y = np.diag(np.r_[np.ones(model.dim), 0.0]), np.diag(np.r_[np.zeros(model.dim), 1.0])
@@ -74,8 +213,16 @@ def diagonal_fit(model: LinearTransformer) -> DiagonalFit:
             square = _inner(*basis, *basis)
             omega[layer, place] = _inner(P[layer], Q[layer], *basis) / square
             explained += omega[layer, place] ** 2 * square
-        shares.append(explained / total if total > 0 else 1.0)
-    return DiagonalFit(omega, tuple(shares), remainders(model))
+        shares.append(float(explained / total) if total > 0 else 1.0)
+    P, Q = canonical_heads(model)
+    remainders = (
+        _remainder(matrix[layer, head], name, layer + 1, head + 1)
+        for layer in range(model.layers)
+        for head in range(model.heads)
+        for name, matrix in (("P", P), ("Q", Q))
+        if matrix[layer, head].any()
+    )
+    return DiagonalFit(omega, tuple(shares), tuple(remainders))
 
 
 def _inner(P: Array, Q: Array, P2: Array, Q2: Array) -> float:
@@ -89,18 +236,6 @@ def _inner(P: Array, Q: Array, P2: Array, Q2: Array) -> float:
     return float(straight + crossed) / 2
 
 
-def remainders(model: LinearTransformer) -> tuple[Remainder, ...]:
-    """P and Q of every head that does anything, each as a diagonal and a remainder."""
-    P, Q = canonical_heads(model)
-    return tuple(
-        _remainder(matrix[layer, head], name, layer + 1, head + 1)
-        for layer in range(model.layers)
-        for head in range(model.heads)
-        for name, matrix in (("P", P), ("Q", Q))
-        if matrix[layer, head].any()
-    )
-
-
 def _remainder(matrix: Array, name: str, layer: int, head: int) -> Remainder:
     norm = float(np.linalg.norm(matrix))
     diagonal = low_rank_split(matrix)
@@ -108,19 +243,10 @@ def _remainder(matrix: Array, name: str, layer: int, head: int) -> Remainder:
     values = np.linalg.svd(matrix - np.diag(weights), compute_uv=False) / norm
     squares, own = values**2, float((weights**2).sum()) / norm**2
     total = float(squares.sum())
-    held = np.cumsum(squares) >= _ENERGY * total
     rank = int((values > NUMERICAL_RANK).sum())
-    return Remainder(
-        layer=layer,
-        head=head,
-        matrix=name,
-        norm=norm,
-        diagonal=diagonal,
-        diagonal_share=own / (own + total),
-        singular_values=tuple(map(float, values)),
-        rank=rank,
-        effective_rank=int(held.argmax()) + 1 if rank else 0,
-    )
+    effective = int((np.cumsum(squares) >= _ENERGY * total).argmax()) + 1 if rank else 0
+    share = own / (own + total)
+    return Remainder(layer, head, name, norm, diagonal, share, tuple(map(float, values)), rank, effective)
 
 
 def low_rank_split(matrix: Array) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -11,29 +11,25 @@ import numpy as np
 
 from ridgeformer._version import __version__
 from ridgeformer.analysis.ablation import Ablation, ablations
-from ridgeformer.analysis.diagonal import DiagonalFit, diagonal_fit
-from ridgeformer.analysis.diagonal_model import DiagonalModel, diagonal_model
-from ridgeformer.analysis.distil import Algorithm
-from ridgeformer.analysis.filters import Filters, spectral_filters
-from ridgeformer.analysis.implied_noise import ImpliedNoise, implied_noise
-from ridgeformer.analysis.omega import inert, natural_units, omega_of
-from ridgeformer.analysis.retune import Tuner
-from ridgeformer.analysis.roles import MomentumTerms, StepBand, momentum_terms, step_sizes
-from ridgeformer.analysis.samples import Band, Measured, Sample, layer_progress
+from ridgeformer.analysis.algorithm import Algorithm, written_algorithm
+from ridgeformer.analysis.diagonal import DiagonalFit, diagonal_fit, inert, natural_units, omega_of
+from ridgeformer.analysis.filters import Filters, ImpliedNoise, implied_noise, spectral_filters
+from ridgeformer.analysis.layer_steps import MomentumTerms, StepBand, momentum_terms, step_sizes
+from ridgeformer.analysis.noise_bands import Band, Measured, Sample
+from ridgeformer.analysis.refit import DiagonalModel, Tuner, diagonal_model
+from ridgeformer.core.forward import check_model
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError
-from ridgeformer.evaluation import Evaluation
+from ridgeformer.core.validation import instance
+from ridgeformer.theory.numerics import OnStage, is_diagonal
 
 _TRACED = 2000  # contexts on which the state of every layer is followed in NumPy
-OnStage = Callable[[str, float], None] | None
-"""Called with what is being done and the share of that stage that is done."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What there is to know of one model."""
+    """What there is to know of one model; `explain_model` makes it."""
 
     label: str
     model: LinearTransformer
@@ -52,6 +48,7 @@ class Explanation:
     momentum: tuple[MomentumTerms, ...] | None
     """None for full models, for which Lemma 4.4 says nothing."""
     progress: tuple[Measured, ...]
+    """Losses of what the model would say after each layer."""
     ablations: tuple[Ablation, ...] | None
     """None if not asked for."""
 
@@ -60,19 +57,21 @@ class Explanation:
         """Of the model itself."""
         return self.progress[-1]
 
+    def algorithm(self) -> Algorithm:
+        """The learned algorithm with its constants; of a full model, its best diagonal approximation."""
+        return written_algorithm(self.model, self.task, self.label, self.diagonal, self.loss.total)
+
     def as_json(self) -> dict[str, Any]:
         """Plain JSON; a number that is not finite is null."""
-        model = self.model
-        shape = {"kind": model.kind, "layers": model.layers, "heads": model.heads, "dim": model.dim}
+        model, bands = self.model, self.bands
+        of_model = {"kind": model.kind, "layers": model.layers, "heads": model.heads, "dim": model.dim}
         return {
             "version": __version__,
-            "model": {"label": self.label, **shape},
-            "task": task_as_json(self.task),
+            "model": {"label": self.label, **of_model},
+            "task": plain(self.task),
             "seed": self.seed,
             "sequences": self.sequences,
-            "bands": [
-                {"label": b.label, "low": b.low, "high": b.high, "sequences": len(b.members)} for b in self.bands
-            ],
+            "bands": [{"label": b.label, "low": b.low, "high": b.high, "sequences": len(b.members)} for b in bands],
             "omega": plain(self.omega),
             "inert": plain(inert(model.layers)),
             "units": plain(natural_units(self.task)),
@@ -95,29 +94,47 @@ def explain_model(
     sequences: int | None = None,
     seed: int = 0,
     ablate: bool = True,
+    pool: int | None = None,
     on_stage: OnStage = None,
 ) -> Explanation:
-    """Take a model apart on fresh contexts of ``task``; `Sample.draw` has the default number of sequences."""
-    said = on_stage or (lambda _name, _share: None)
-    if model.dim != task.dim:
-        raise InputError(f"The model was made for {model.dim} features; the task has {task.dim}.")
-    said("fresh sequences", 0.0)
+    """Take a model apart on fresh contexts.
+
+    Parameters
+    ----------
+    model: of any kind.
+    task: contexts of the model's dimension.
+    label: what to call the model.
+    sequences, seed: how many fresh contexts, and which; by default 20 000, or what fits 64 MB.
+    ablate: whether to switch parts off one at a time and to fit the rest again, most of the work.
+    pool: contexts that such fits are made on, by default 8192, or fewer above d = 10.
+    on_stage: called with what is being done and the share of that stage that is done.
+
+    Returns one record of everything. Raises `InputError` if model and task do not fit.
+
+    >>> import ridgeformer as rf
+    >>> explained = explain_model(rf.load("diag-2-uniform-5"), rf.Task(), sequences=500, ablate=False)
+    >>> explained.omega.shape, len(explained.progress)
+    ((2, 4), 2)
+    """
+    check_model(model, instance("task", task, Task).dim)
+    report = on_stage or (lambda _name, _share: None)
+    report("fresh sequences", 0.0)
     sample = Sample.draw(task, sequences, seed)
     weights = sample.layer_weights(model)
-    said("nearest diagonal model", 0.0)
-    fit = diagonal_fit(model)
-    full = model.kind == "full"
-    tuner = Tuner(task, seed=seed) if full or ablate else None
-    diagonal = diagonal_model(model, fit, sample, weights[-1], tuner) if full and tuner is not None else None
-    said("filters", 0.0)
+    report("nearest diagonal model", 0.0)
+    fit, diagonal, own = diagonal_fit(model), None, is_diagonal(model)
+    tuner = Tuner(task, pool, seed) if ablate or not own else None
+    if tuner is not None and not own:
+        diagonal = diagonal_model(model, fit, sample, weights[-1], tuner)
+    report("filters", 0.0)
     filters = spectral_filters(model, sample, weights)
-    said("implied noise", 0.0)
+    report("implied noise", 0.0)
     implied = implied_noise(sample, weights)
-    said("steps", 0.0)
+    report("steps", 0.0)
     traced = sample.first(_TRACED)
-    found = None
+    parts = None
     if ablate:
-        found = ablations(model, sample, tuner, lambda done, total: said("ablations", done / total))
+        parts = ablations(model, sample, tuner, lambda done, total: report("ablations", done / total))
     return Explanation(
         label=label,
         model=model,
@@ -125,90 +142,22 @@ def explain_model(
         seed=seed,
         sequences=sample.sequences,
         bands=sample.bands,
-        omega=fit.omega if full else omega_of(model),
+        omega=omega_of(model) if own else fit.omega,
         fit=fit,
         diagonal=diagonal,
         filters=filters,
         implied=implied,
         steps=step_sizes(model, traced),
-        momentum=None if full else momentum_terms(model, traced.context),
-        progress=layer_progress(sample, weights),
-        ablations=found,
+        momentum=momentum_terms(model, traced.context) if own else None,
+        progress=tuple(Measured.of(read_out, sample) for read_out in weights),
+        ablations=parts,
     )
-
-
-def trained_on(model: LinearTransformer) -> Task | None:
-    """The task that a model says it was trained on; None if it does not say."""
-    told = model.info.get("task")
-    if told is None:
-        return None
-    if not isinstance(told, Mapping) or not isinstance(told.get("noise", ""), str):
-        raise InputError("The model does not say in a readable form what it was trained on.")
-    return Task(model.dim, **{name: told[name] for name in ("context", "noise") if name in told})
-
-
-def algorithm(
-    model: LinearTransformer, task: Task, label: str = "model", seed: int = 0, sequences: int | None = None
-) -> Algorithm:
-    """The learned algorithm with its constants; of a full model its best diagonal approximation."""
-    if model.kind != "full":
-        return _exact_algorithm(model, label)
-    sample = Sample.draw(task, sequences, seed)
-    weights = sample.layer_weights(model)[-1]
-    stand_in = diagonal_model(model, diagonal_fit(model), sample, weights, Tuner(task, seed=seed))
-    return _stand_in(model, task, label, stand_in, Measured.of(sample.losses(weights), sample).total)
-
-
-def explained_algorithm(found: Explanation) -> Algorithm:
-    """As `algorithm`, from what is already known."""
-    if found.diagonal is None:
-        return _exact_algorithm(found.model, found.label)
-    return _stand_in(found.model, found.task, found.label, found.diagonal, found.loss.total)
-
-
-def _exact_algorithm(model: LinearTransformer, label: str) -> Algorithm:
-    try:
-        told = trained_on(model)
-    except InputError:  # what it was trained on makes no difference to what it does
-        told = None
-    trained = "" if told is None else f"Trained for {_where(told)}. "
-    return Algorithm(omega_of(model), _title(model, label), f"{trained}Agrees with the model to rounding.")
-
-
-def _stand_in(model: LinearTransformer, task: Task, label: str, stand_in: DiagonalModel, own: Evaluation) -> Algorithm:
-    other = stand_in.fitted.total
-    note = (
-        f"An approximation: a full model has matrices, not four numbers a layer. These are of the diagonal model\n"
-        f"whose predictions come nearest, for {_where(task)}.\n"
-        f"Adjusted loss on {other.sequences} fresh sequences: {other.adjusted_loss:.4g} ± {other.standard_error:.2g}, "
-        f"where the full model has {own.adjusted_loss:.4g} ± {own.standard_error:.2g}.\n"
-        f"It explains {share_text(stand_in.fitted_share)} of the full model's predictions."
-    )
-    return Algorithm(stand_in.omega, _title(model, label), note)
-
-
-def _title(model: LinearTransformer, label: str) -> str:
-    # A label is a file's name, which may hold anything; this goes into a docstring and a LaTeX comment.
-    safe = "".join(c if c.isalnum() or c in " ._+-/" else "_" for c in label)
-    return f"The algorithm of {safe}, a {model.kind} linear transformer of depth {model.layers}."
-
-
-def _where(task: Task) -> str:
-    return f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}"
-
-
-def share_text(share: float) -> str:
-    """A share of something that is explained; nothing, where guessing zero would have been nearer."""
-    return f"{share:.1%}" if share >= 0 else "nothing"
-
-
-def task_as_json(task: Task) -> dict[str, Any]:
-    """The task as evaluation reports have it."""
-    return {"dim": task.dim, "context": task.examples, "noise": task.prior.spec}
 
 
 def plain(value: Any) -> Any:
     """``value`` as JSON can hold it: records as mappings, arrays as lists, numbers that are not finite as null."""
+    if isinstance(value, Task):
+        return {"dim": value.dim, "examples": value.examples, "noise": value.prior.spec}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

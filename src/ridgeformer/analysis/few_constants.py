@@ -1,27 +1,32 @@
 """The fewest constants that do nearly as well as a trained diagonal model.
 
-First ω are dropped one at a time, always the one whose loss hurts least once the others are fitted anew; then the forms
-of `forms` are fitted, which tie what is left. All fits are made on one fixed pool; all losses are measured on the same
+First ω are dropped one at a time, always the one whose loss hurts least once the others are fitted again; then the
+`FORMS` are fitted, which tie what is left. All fits are made on one fixed pool; all losses are measured on the same
 fresh sequences, none of which is in the pool.
+
+All forms count layers from l = 0 and measure ω_xx and ω_yx in units of 1/n, ω_xy and ω_yy in units of 1/(n d): n
+and d are not among the constants. A *pattern* leaves ω_xy out of the first layer and ω_xx out of the second. Constants
+are what is fitted, and round numbers count as well; the pattern, equalities, signs and exponents are choices, and every
+form says which it makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.forms import FORMS, ConstantForm
-from ridgeformer.analysis.omega import OMEGAS, inert, model_from_omega, natural_units, omega_of
-from ridgeformer.analysis.retune import Tuner
+from ridgeformer.analysis.diagonal import OMEGAS, inert, model_from_omega, natural_units, omega_of, omega_of_kind
+from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.random import Purpose, check_seed, token_rng
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.core.validation import InputError, instance, whole_number
 from ridgeformer.evaluation import Difference, Evaluation, compare
-from ridgeformer.evaluation.comparison import AnyPredictor
+from ridgeformer.theory.numerics import OnStage
 
 TOLERANCE = 0.05
 """How much more loss than the trained model counts as nearly as well."""
@@ -30,8 +35,177 @@ _POOL, _TRIAL_POOL = 16_384, 4096  # contexts to fit on, and to try on which ω 
 _TRIAL, _FINAL = 60, 200  # iterations of a fit that is one of many, and of one that is kept
 _STARTS, _SPREAD = 4, 0.2  # of a form's fits: the first from where it says, others from e^(0.2 z) times that
 _FEWEST = 8  # ω down to which they are dropped
-OnStage = Callable[[str, float], None] | None
-"""Called with what is being done and the share of all work that is done."""
+
+Constants = Sequence[float] | Array
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConstantForm:
+    """ω as a function of a few constants."""
+
+    name: str
+    statement: str
+    """What is chosen, in one sentence."""
+    build: Callable[[Array, int], Array]
+    """(constants, layers) ↦ (layers, 4), in the units above."""
+    start: Mapping[str, float]
+    """Names of what is fitted, and where fits start from: values near those of four layers on σ ~ U(0, 5)."""
+    round_numbers: int = 0
+    """Constants that are set to round numbers rather than fitted."""
+    control: bool = False
+    """Whether it is there to show that a choice matters."""
+
+    def omega(self, constants: Constants, layers: int, task: Task) -> Array:
+        """(layers, 4) for contexts of ``task``."""
+        n, d = task.examples, task.dim
+        units = np.array([1 / n, 1 / (n * d), 1 / n, 1 / (n * d)])
+        return self.build(np.asarray(constants, np.float64), whole_number("layers", layers, 3)) * units
+
+    def fit(
+        self, start: Constants, layers: int, task: Task, tuner: Tuner, factors: Sequence[Array | float], iterations: int
+    ) -> Array:
+        """The best constants of a few fits, each from ``start`` times one of the ``factors``."""
+        build = lambda constants: self.omega(constants, layers, task)  # noqa: E731
+        fits = [tuner.fit(build, np.asarray(start, np.float64) * factor, iterations) for factor in factors]
+        return min(fits, key=lambda fit: fit[1])[0]
+
+
+def geometric(
+    layers: int, sizes: Constants, ratios: Constants, last: tuple[float, float], pattern: bool = True
+) -> Array:
+    """ω_ab = −size · ratio^l in all layers but the last, which has ω_yx = −last[0] and ω_yy = +last[1]."""
+    powers = np.abs(np.asarray(ratios, np.float64)) ** np.arange(layers)[:, None]
+    omega = -np.asarray(sizes) * powers
+    if pattern:
+        omega[0, 1] = omega[1, 0] = 0.0
+    omega[-1] = 0.0, 0.0, -last[0], last[1]
+    return omega
+
+
+# From many constants to few: each form fills in what the one before it leaves free.
+
+
+def _ten(c: Constants, layers: int) -> Array:
+    return geometric(layers, c[:4], c[4:8], (c[8], c[9]))
+
+
+def _seven(c: Constants, layers: int) -> Array:
+    *sizes, r, last_yx, last_yy = c
+    return _ten((*sizes, r, r, r, r, last_yx, last_yy), layers)
+
+
+def _six(c: Constants, layers: int) -> Array:
+    a, b, e, r, last_yx, last_yy = c
+    return _seven((a, b, a, e, r, last_yx, last_yy), layers)
+
+
+def _five(c: Constants, layers: int) -> Array:
+    a, b, e, r, last_yx = c
+    return _six((a, b, e, r, last_yx, e * abs(r) ** layers), layers)
+
+
+def _four(c: Constants, layers: int) -> Array:
+    a, e, r, last_yx = c
+    return _five((a, a, e, r, last_yx), layers)
+
+
+def _three(c: Constants, layers: int) -> Array:
+    a, e, r = c
+    return _four((a, e, r, a * abs(r) ** layers), layers)
+
+
+def _fifth(c: Constants, layers: int) -> Array:
+    a, r = c
+    return _three((a, a / 5, r), layers)
+
+
+def _round(c: Constants, layers: int) -> Array:
+    return _fifth((1 / 4, c[0]), layers)
+
+
+# The controls, each with one choice undone.
+
+
+def _seven_everywhere(c: Constants, layers: int) -> Array:
+    return geometric(layers, c[:4], [c[4]] * 4, (c[5], c[6]), pattern=False)
+
+
+def _three_without_leap(c: Constants, layers: int) -> Array:
+    a, e, r = c
+    last = abs(r) ** (layers - 1)
+    return _six((a, a, e, r, a * last, e * last), layers)
+
+
+def _three_without_turn(c: Constants, layers: int) -> Array:
+    a, e, r = c
+    last = abs(r) ** layers
+    return _six((a, a, e, r, a * last, -e * last), layers)
+
+
+def _one_kernel(c: Constants, layers: int) -> Array:
+    """Geometric p_x and p_y with one κ = q_y / q_x: x and y both move along <x_j, x_i> + κ y_j y_i / d."""
+    a, r_x, b, r_y, kappa = c
+    last = b * abs(r_y) ** (layers - 1)
+    return geometric(layers, (a, a * kappa, b, b * kappa), [r_x, r_x, r_y, r_y], (last, -last * kappa), pattern=False)
+
+
+def _tied(c: Constants, layers: int) -> Array:
+    return geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False)
+
+
+# fmt: off
+FORMS = (
+    ConstantForm(
+        "four sequences",
+        "Each ω is a geometric sequence over the layers but the last, with the pattern; the last has its own two.",
+        _ten, {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
+               "last yx": 9.8, "last yy": 2.6}),
+    ConstantForm(
+        "one ratio", "All four sequences share one ratio.",
+        _seven, {"xx": 0.23, "xy": 0.27, "yx": 0.24, "yy": 0.06, "r": 2.37, "last yx": 9.5, "last yy": 2.1}),
+    ConstantForm(
+        "ω_xx = ω_yx", "Preconditioning and gradient step have the same size a r^l.",
+        _six, {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
+    ConstantForm(
+        "last ω_yy = −e r^L", "The last rescaling is the next but one of the sequence, with its sign turned.",
+        _five, {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
+    ConstantForm(
+        "ω_xy = ω_xx", "In units of 1/(n d), ω_xy has the size a r^l too.",
+        _four, {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
+    ConstantForm(
+        "last ω_yx = a r^L", "The last gradient step is the next but one of its sequence as well.",
+        _three, {"a": 0.239, "e": 0.0525, "r": 2.475}),
+    ConstantForm(
+        "e = a/5", "The same with the rescaling tied to the step by a round number.",
+        _fifth, {"a": 0.243, "r": 2.44}, round_numbers=1),
+    ConstantForm(
+        "a = 1/4, e = 1/20", "The same with two of the three constants set to round numbers.",
+        _round, {"r": 2.43}, round_numbers=2),
+    ConstantForm(
+        "without the pattern", "As “one ratio”, with ω_xy in the first and ω_xx in the second layer.",
+        _seven_everywhere,
+        {"xx": 0.136, "xy": 0.063, "yx": 0.17, "yy": 0.006, "r": 3.9, "last yx": 6.3, "last yy": 0.4}, control=True),
+    ConstantForm(
+        "without the leap", "As “last ω_yx = a r^L”, with the exponent L − 1 in the last layer.",
+        _three_without_leap, {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
+    ConstantForm(
+        "without the turn", "As “last ω_yx = a r^L”, with the sign of the last rescaling kept.",
+        _three_without_turn, {"a": 0.239, "e": 0.02, "r": 2.2}, control=True),
+    ConstantForm(
+        "one kernel", "One head whose q_y / q_x is the same in all layers, with geometric p_x and p_y.",
+        _one_kernel, {"p_x": 0.1, "r_x": 4.0, "p_y": 0.3, "r_y": 2.6, "κ": 0.1}, control=True),
+    ConstantForm(
+        "one layer", "The same four ω in every layer.",
+        _tied, {"xx": 0.3, "xy": 0.1, "yx": 0.4, "yy": 0.02}, control=True),
+)
+# fmt: on
+"""From many constants to few, each form a special case of the one before it; then the controls."""
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -48,7 +222,6 @@ class Description:
     evaluation: Evaluation
     against_trained: Difference
     """On the same sequences."""
-
     round_numbers: int = 0
     """Constants that were set to round numbers."""
 
@@ -89,9 +262,7 @@ class Simplest:
 def effective_constants(model: LinearTransformer) -> int:
     """Numbers of a diag or gdpp model that matter: ω that act, less one a layer where one head ties four together."""
     omega_of(model)  # refuses full models
-    acting = ~inert(model.layers)
-    if model.kind == "gdpp":
-        return int(acting[:, [0, 2]].sum())
+    acting = ~inert(model.layers) & omega_of_kind(model.kind)
     tied = int(acting.all(axis=1).sum()) if model.heads == 1 else 0
     return int(acting.sum()) - tied
 
@@ -102,84 +273,82 @@ def simplest(
     *,
     sequences: int = 500_000,
     seed: int = 0,
-    references: Mapping[str, AnyPredictor] | None = None,
+    references: Mapping[str, Predictor] | None = None,
     on_stage: OnStage = None,
 ) -> Simplest:
-    """Try all descriptions of a trained diag model of at least three layers."""
-    if model.kind != "diag":
-        raise InputError(
-            "Descriptions in few constants are sought for diag models, which have four ω a layer; "
-            + f"a {model.kind} model has {'only two' if model.kind == 'gdpp' else 'matrices instead'}."
-        )
+    """Look for the fewest constants that do nearly as well as a trained model (three minutes).
+
+    Parameters
+    ----------
+    model: a diag model of at least three layers.
+    task: what it was trained on.
+    sequences, seed: how many fresh sequences every description is measured on, and which.
+    references: baselines to measure on the same sequences, by name.
+    on_stage: called with what is being done and the share of all work that is done.
+
+    Returns every description that was tried; `Simplest.best` is the answer. Raises `InputError` for other models.
+
+    >>> import ridgeformer as rf
+    >>> simplest(rf.load("gdpp-3-uniform-5"), rf.Task())
+    Traceback (most recent call last):
+    ...
+    ridgeformer.core.validation.InputError: Only diag models are described in few constants; a gdpp model has two ω.
+    """
+    if instance("model", model, LinearTransformer).kind != "diag":
+        other = "matrices" if omega_of_kind(model.kind).all() else "two ω"
+        raise InputError(f"Only diag models are described in few constants; a {model.kind} model has {other}.")
     whole_number("layers of the model", model.layers, 3)
+    report = on_stage or (lambda _name, _share: None)
     tuner = Tuner(task, _POOL, check_seed(seed))
-    rounds = _eliminate(model, task, tuner, Tuner(task, _TRIAL_POOL, seed), on_stage)
+    rounds = _eliminate(model, task, tuner, Tuner(task, _TRIAL_POOL, seed), report)
     fitted = []
     for number, form in enumerate(FORMS):
-        if on_stage is not None:
-            on_stage(f"form {form.name}", 0.5 + 0.4 * number / len(FORMS))
-        fitted.append((form, *_fit(form, model.layers, task, tuner, seed)))
-    predictors: dict[str, AnyPredictor] = {TRAINED: model}
-    for name, omega in rounds:
-        predictors[name] = model_from_omega(omega, model.dim)
-    for form, _, omega in fitted:
-        predictors[form.name] = model_from_omega(omega, model.dim)
-    if on_stage is not None:
-        on_stage("fresh sequences", 0.9)
-    found = compare({**predictors, **(references or {})}, task, sequences, seed)
+        report(f"form {form.name}", 0.5 + 0.4 * number / len(FORMS))
+        rng = token_rng(seed, Purpose.EXPLORE, 0)
+        factors = [np.exp(_SPREAD * rng.standard_normal(len(form.start))) if again else 1.0 for again in range(_STARTS)]
+        theta = form.fit(list(form.start.values()), model.layers, task, tuner, factors, _FINAL)
+        fitted.append((form, theta, form.omega(theta, model.layers, task)))
+    named = [*rounds, *((form.name, omega) for form, _, omega in fitted)]
+    predictors: dict[str, Predictor] = {TRAINED: model}
+    predictors |= {name: model_from_omega(omega, model.dim) for name, omega in named}
+    report("fresh sequences", 0.9)
+    comparison = compare({**predictors, **(references or {})}, task, sequences, seed)
 
     def measured(name: str) -> tuple[Evaluation, Difference]:
-        return found.evaluations[name], found.difference(name, TRAINED)
+        return comparison.evaluations[name], comparison.difference(name, TRAINED)
 
     dropped = []
     for name, omega in rounds:
-        kept = {f"{OMEGAS[block]}{layer + 1}": float(omega[layer, block]) for layer, block in np.argwhere(omega != 0)}
-        dropped.append(Description(name, f"{len(kept)} ω, each free.", kept, omega, False, *measured(name)))
+        free = {f"{OMEGAS[block]}{layer + 1}": float(omega[layer, block]) for layer, block in np.argwhere(omega != 0)}
+        dropped.append(Description(name, f"{len(free)} ω, each free.", free, omega, False, *measured(name)))
     forms = []
     for form, theta, omega in fitted:
-        constants = dict(zip(form.constants, map(float, theta), strict=True))
+        constants = dict(zip(form.start, map(float, theta), strict=True))
         parts = form.name, form.statement, constants, omega, form.control, *measured(form.name)
         forms.append(Description(*parts, form.round_numbers))
-    return Simplest(
-        task=task,
-        seed=seed,
-        trained=found.evaluations[TRAINED],
-        trained_constants=effective_constants(model),
-        dropped=tuple(dropped),
-        forms=tuple(forms),
-        references={name: found.evaluations[name] for name in references or {}},
-    )
+    evaluations = comparison.evaluations
+    of_references = {name: evaluations[name] for name in references or {}}
+    count = effective_constants(model)
+    return Simplest(task, seed, evaluations[TRAINED], count, tuple(dropped), tuple(forms), of_references)
 
 
 def _eliminate(
-    model: LinearTransformer, task: Task, tuner: Tuner, trial_tuner: Tuner, on_stage: OnStage
+    model: LinearTransformer, task: Task, tuner: Tuner, trial_tuner: Tuner, report: Callable[[str, float], None]
 ) -> list[tuple[str, Array]]:
     """(name, ω) with all ω free, and after each drop."""
     units, free = natural_units(task), ~inert(model.layers)
     omega, _ = tuner.fit_omega(omega_of(model), free, units, _FINAL)
-    found = [("all ω free", omega)]
+    rounds = [("all ω free", omega)]
     total = int(free.sum())
     while free.sum() > max(_FEWEST, 1):
-        if on_stage is not None:
-            on_stage(f"dropping one of {int(free.sum())} ω", 0.5 * (total - int(free.sum())) / (total - _FEWEST))
+        report(f"dropping one of {int(free.sum())} ω", 0.5 * (total - int(free.sum())) / (total - _FEWEST))
         trials = []
         for layer, block in np.argwhere(free):
-            kept = free.copy()
-            kept[layer, block] = False
-            trial, loss = trial_tuner.fit_omega(omega, kept, units, _TRIAL)
-            trials.append((loss, layer, block, kept, trial))
+            fewer = free.copy()
+            fewer[layer, block] = False
+            trial, loss = trial_tuner.fit_omega(omega, fewer, units, _TRIAL)
+            trials.append((loss, layer, block, fewer, trial))
         _, layer, block, free, omega = min(trials, key=lambda trial: trial[0])
         omega, _ = tuner.fit_omega(omega, free, units, _FINAL)
-        found.append((f"without ω_{OMEGAS[block]} of layer {layer + 1}", omega))
-    return found
-
-
-def _fit(form: ConstantForm, layers: int, task: Task, tuner: Tuner, seed: int) -> tuple[Array, Array]:
-    """(constants, ω) of the best of a few fits."""
-    rng = token_rng(seed, Purpose.EXPLORE, 0)
-    fits = []
-    for start in range(_STARTS):
-        factors = np.exp(_SPREAD * rng.standard_normal(len(form.start))) if start else 1.0
-        fits.append(tuner.fit(lambda c: form.omega(c, layers, task), np.array(form.start) * factors, _FINAL))
-    theta, _ = min(fits, key=lambda fit: fit[1])
-    return theta, form.omega(theta, layers, task)
+        rounds.append((f"without ω_{OMEGAS[block]} of layer {layer + 1}", omega))
+    return rounds

@@ -8,15 +8,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.baselines.tuning import tuned_parameters
 from ridgeformer.core.context import Context
 from ridgeformer.core.notation import Array
-from ridgeformer.core.task import Task
+from ridgeformer.core.task import ContextDraw, Task
 from ridgeformer.core.validation import InputError, finite_array, nonnegative
 
 
 @dataclass(frozen=True)
 class OLS:
-    """Ordinary least squares: v = 0, and the solution of least norm where n < d leaves a choice."""
+    """Ordinary least squares: v = 0, and the solution of least norm where n < d leaves a choice.
+
+    >>> OLS().weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[2.0]]
+    """
 
     name: ClassVar[str] = "OLS"
 
@@ -31,7 +36,11 @@ class OLS:
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """Ridge regression that is told the noise level: v = σ². With it, the adjusted loss is zero by definition."""
+    """Ridge regression that is told the noise level: v = σ². With it, the adjusted loss is zero by definition.
+
+    >>> Oracle(sigma=5**0.5).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[1.0]]
+    """
 
     sigma: Any = None
     """σ: one number, or one per context (batch,)."""
@@ -44,6 +53,10 @@ class Oracle:
                 raise InputError("A noise level σ must be at least 0.")
             object.__setattr__(self, "sigma", sigma.astype(np.float64))
 
+    def weights_from_draw(self, draw: ContextDraw) -> Array:
+        """(batch, d) weights; an oracle that was told no σ takes that of the draw."""
+        return draw.oracle if self.sigma is None else self.weights(draw.context)
+
     def weights(self, context: Context) -> Array:
         """(batch, d) weights."""
         if self.sigma is None:
@@ -55,13 +68,17 @@ class Oracle:
     def describe(self) -> str:
         """Name and parameters."""
         if self.sigma is None:
-            return "Oracle, not told σ"
+            return "Oracle, v = σ² of every sequence"
         return f"Oracle, σ = {float(self.sigma):.4g}" if self.sigma.ndim == 0 else "Oracle, σ of each context"
 
 
 @dataclass(frozen=True)
 class ConstRR:
-    """One penalty for every sequence."""
+    """One penalty v ≥ 0 for every sequence; `ConstRR.tuned` finds the best one for a task.
+
+    >>> ConstRR(5.0).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[1.0]]
+    """
 
     v: float
     name: ClassVar[str] = "ConstRR"
@@ -72,8 +89,6 @@ class ConstRR:
     @classmethod
     def tuned(cls, task: Task) -> ConstRR:
         """The penalty with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
-        from ridgeformer.baselines.tuning import tuned_parameters
-
         return cls(tuned_parameters(task).v)
 
     def weights(self, context: Context) -> Array:
@@ -90,6 +105,9 @@ class AdaRR:
     """v = σ̂², the residual variance of least squares with n − d degrees of freedom.
 
     With n ≤ d there is no residual: then σ̂² comes from the targets' energy, see `least_squares.estimated_variance`.
+
+    >>> AdaRR().weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[2.0]]
     """
 
     name: ClassVar[str] = "AdaRR"
@@ -106,7 +124,11 @@ class AdaRR:
 
 @dataclass(frozen=True)
 class TunedRR:
-    """v = c · min(σ̂², cap)."""
+    """v = c · min(σ̂², cap), with c, cap ≥ 0; `TunedRR.tuned` finds the best two for a task.
+
+    >>> TunedRR(c=1.3, cap=14).describe()
+    'TunedRR, v = 1.3 · min(σ̂², 14)'
+    """
 
     c: float
     cap: float = float("inf")
@@ -120,10 +142,8 @@ class TunedRR:
     @classmethod
     def tuned(cls, task: Task) -> TunedRR:
         """(c, cap) with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
-        from ridgeformer.baselines.tuning import tuned_parameters
-
-        found = tuned_parameters(task)
-        return cls(found.c, found.cap)
+        tuned = tuned_parameters(task)
+        return cls(tuned.c, tuned.cap)
 
     def weights(self, context: Context) -> Array:
         """(batch, d) weights."""

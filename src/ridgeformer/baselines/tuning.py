@@ -10,17 +10,20 @@ falls with v up to σ² and grows from there on: good penalties lie between the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from scipy import optimize
 
-from ridgeformer.baselines import cache
 from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.core.distributions import is_builtin
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose
+from ridgeformer.core.storage import cache_root, write_whole
 from ridgeformer.core.task import Task
-from ridgeformer.evaluation import draw_chunks
+from ridgeformer.core.validation import InputError
 
 VERSION = 2
 """Part of the key of kept parameters: raise it with any change that moves them."""
@@ -28,6 +31,7 @@ SEED = 0
 _CONTEXTS = 200_000
 _ENTRIES = 20_000_000
 """d² times the contexts of a tuning: 200 000 of them at d = 10, fewer where each costs more and varies less."""
+_LONGEST = 10_000  # bytes; a file holds about 150
 _COARSE = 10  # the coarse grid looks at every tenth context
 _SLOPES = np.logspace(-4, 8, 37)
 _DECADES = 6
@@ -59,11 +63,12 @@ def tuned_parameters(task: Task) -> Tuned:
     except TypeError:  # a user's prior that cannot be hashed
         return tune(_Sample.draw(task))
     if known is None:
-        name = cache.key(task, VERSION)
-        found = cache.read(name) if name else None
-        known = Tuned(*found) if found else tune(_Sample.draw(task))
-        if name and not found:
-            cache.write(name, (known.v, known.c, known.cap))
+        key = _key(task)
+        known = _read(key) if key else None
+        if known is None:
+            known = tune(_Sample.draw(task))
+            if key:
+                _write(key, known)
         _known[task] = known
     return known
 
@@ -81,12 +86,12 @@ class _Sample:
     def draw(cls, task: Task) -> _Sample:
         """Contexts of ``task`` from the stream for tuning."""
         count = min(_CONTEXTS, max(256, _ENTRIES // task.dim**2))
-        found: list[tuple[Array, ...]] = []
-        for drawn in draw_chunks(task, count, SEED, Purpose.TUNE):
+        parts: list[tuple[Array, ...]] = []
+        for drawn in task.chunks(count, SEED, Purpose.TUNE):
             fit, variance = LeastSquares.of(drawn.context), drawn.sigma**2
             scale = fit.coordinates / (fit.divisors + variance[:, None])
-            found.append((scale.T, fit.divisors.T, variance, fit.noise_variance))
-        return cls(*(np.concatenate(arrays, axis=-1) for arrays in zip(*found, strict=True)))
+            parts.append((scale.T, fit.divisors.T, variance, fit.noise_variance))
+        return cls(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
     def every(self, stride: int) -> _Sample:
         """A part of the contexts."""
@@ -117,6 +122,8 @@ def tune(sample: _Sample) -> Tuned:
 
 def _best_constant(sample: _Sample, largest: float) -> float:
     """A grid first: for a categorical prior the loss can have a minimum near each level."""
+    from scipy import optimize  # late: it takes longer to import than all of ridgeformer
+
     least = float(sample.variance.min())
     grid = np.geomspace(max(least, largest * 10.0**-_DECADES), largest, 31)
     coarse = sample.every(_COARSE)
@@ -130,6 +137,8 @@ def _best_constant(sample: _Sample, largest: float) -> float:
 
 def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
     """(c, c · cap): in these, ConstRR is the edge c → ∞ of the plane, where in (c, cap) it would be a corner."""
+    from scipy import optimize  # late: it takes longer to import than all of ridgeformer
+
     ceilings = np.geomspace(largest * 10.0**-_DECADES, largest, 31)
     coarse = sample.every(_COARSE)
     losses = np.array([[coarse.capped_loss(slope, ceiling) for ceiling in ceilings] for slope in _SLOPES])
@@ -148,3 +157,39 @@ def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
     )
     slope, ceiling = np.exp(found.x)
     return float(slope), float(ceiling)
+
+
+def _key(task: Task) -> str | None:
+    """All that decides the tuned parameters, as text; None if the noise prior is the user's own."""
+    known = is_builtin(task.prior)
+    return f"tuning {VERSION}: dim {task.dim}, context {task.examples}, noise {task.prior.spec}" if known else None
+
+
+# One small JSON file per task, in the user's cache folder, which may be missing, read-only, shared by several processes
+# or damaged. None of that is ever an error: what cannot be read is tuned again, what cannot be written is not kept.
+
+
+def _read(key: str) -> Tuned | None:
+    try:
+        with _path(key).open("rb") as file:
+            content = json.loads(file.read(_LONGEST))
+        v, c, cap = (float("inf") if value is None else float(value) for value in content["values"])
+        sound = content["key"] == key and 0 <= v < float("inf") and 0 <= c < float("inf") and cap >= 0
+        return Tuned(v, c, cap) if sound else None
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError):  # RuntimeError: no home, or nested too deeply
+        return None
+
+
+def _write(key: str, tuned: Tuned) -> None:
+    values = [None if value == float("inf") else value for value in (tuned.v, tuned.c, tuned.cap)]
+    try:
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps({"key": key, "values": values}).encode())
+    except (OSError, RuntimeError, ValueError, InputError):
+        return
+
+
+def _path(key: str) -> Path:
+    """Named after a digest, since specs can be of any length; the key inside the file says whose it is."""
+    return cache_root() / "tuned" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"

@@ -1,32 +1,43 @@
-"""Four ways to run one context through a model, in NumPy, as plain as their formulas; used by the benchmark alone.
+"""Section ``attention``: the time of a forward pass against the length of the context, for four kinds of attention.
 
-``tokens`` is E (N + 1, p), the query token last; attention is over the N context tokens E_c. With queries Q e_i, keys
-e_j and values P e_j every layer adds to token i an average or sum of the values. The first two are the nonlinear
-relatives that readers of the paper compare with; the last two compute the paper's model.
+All in NumPy, as plain as their formulas. ``tokens`` is E (N + 1, p), the query token last; attention is over the N
+context tokens E_c. With queries Q e_i, keys e_j and values P e_j every layer adds to token i an average or sum of the
+values. The first two are the nonlinear relatives that readers of the paper compare with; the last two compute the
+paper's model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
+from ridgeformer.bench.machine import blas_threads, run_python
+from ridgeformer.bench.rows import DIM, BenchConfig, Row
+from ridgeformer.bench.timing import Call, best_times, growth_exponent
 from ridgeformer.core.context import Context
 from ridgeformer.core.forward import gram_weights
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.task import Task
 
 Attention = Callable[[Array, Array, Array], Array]
 """attention(queries (N + 1, p), keys (N, p), values (N, p)) → (N + 1, p)."""
 
-SCORES_AT_ONCE = 1 << 20
+_SCORES_AT_ONCE = 1 << 20
 """Entries of the N × N scores in memory: 4 MB, which fits a core's cache, where all of N = 10 000 would be 400 MB."""
+_LENGTHS = (100, 316, 1000, 3162, 10_000)  # two a decade, up to the length that readers of the paper name
+_LAYERS = 4
+_NOISE = "fixed:1"
 
 
-def softmax_attention(queries: Array, keys: Array, values: Array) -> Array:
+def softmax_attention(queries: Array, keys: Array, values: Array, scores_at_once: int = _SCORES_AT_ONCE) -> Array:
     """Σ_j softmax_j(⟨q_i, k_j⟩ / √p) v_j: O(N²) time. Rows in blocks, so that memory stays O(N)."""
     out = np.empty_like(queries)
-    rows = max(1, SCORES_AT_ONCE // len(keys))
+    rows = max(1, scores_at_once // len(keys))
     scaled = queries / np.sqrt(queries.shape[-1]).astype(queries.dtype)
     for first in range(0, len(queries), rows):
         scores = scaled[first : first + rows] @ keys.T
@@ -38,13 +49,9 @@ def softmax_attention(queries: Array, keys: Array, values: Array) -> Array:
 
 def kernelised_attention(queries: Array, keys: Array, values: Array) -> Array:
     """φ(q_i)ᵀ(Σ_j φ(k_j) v_jᵀ) / φ(q_i)ᵀ(Σ_j φ(k_j)) with φ = elu + 1: O(N) time (Katharopoulos et al., ICML 2020)."""
-    mapped_queries, mapped_keys = elu_plus_one(queries), elu_plus_one(keys)
-    return (mapped_queries @ (mapped_keys.T @ values)) / (mapped_queries @ mapped_keys.sum(axis=0))[:, None]
-
-
-def elu_plus_one(x: Array) -> Array:
-    """x + 1 for x > 0, exp(x) otherwise: positive, so that no normaliser vanishes."""
-    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+    # elu + 1 is x + 1 for x > 0 and exp(x) otherwise: positive, so that no normaliser vanishes.
+    queries, keys = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (queries, keys))
+    return (queries @ (keys.T @ values)) / (queries @ keys.sum(axis=0))[:, None]
 
 
 def linear_attention(queries: Array, keys: Array, values: Array) -> Array:
@@ -70,3 +77,50 @@ def predict_from_gram(model: LinearTransformer, tokens: Array) -> float:
     """The same ŷ as with `linear_attention`: one pass over the tokens for G, then nothing depends on N."""
     context = Context.from_tokens(tokens[None, :-1, :-1], tokens[None, :-1, -1])
     return float(gram_weights(model, context.gram)[0] @ tokens[-1, :-1])
+
+
+_GRAM = "Gram space, O(N) once"
+_KINDS: dict[str, Callable[[LinearTransformer, Array], float]] = {
+    "softmax attention, O(N²)": partial(predict_from_tokens, softmax_attention),
+    "kernelised attention, O(N)": partial(predict_from_tokens, kernelised_attention),
+    "linear attention, O(N)": partial(predict_from_tokens, linear_attention),
+    _GRAM: predict_from_gram,
+}
+
+
+def attention_rows(config: BenchConfig) -> list[Row]:
+    """One context, d = 10, L = 4, float32; and for each kind the fitted exponent of its growth with N.
+
+    In a process of its own whose BLAS has one thread: with more it changes its mind about using them as N grows, and
+    the exponent would show that.
+    """
+    lengths = _LENGTHS[:3] if config.quick else _LENGTHS
+    arguments = f"{lengths}, {config.samples}, {config.window}"
+    code = f"from ridgeformer.bench.attention import write_times; write_times({arguments})"
+    times: dict[str, list[float]] = run_python(code, blas_threads(1))
+    rows = []
+    for kind, seconds in times.items():
+        for length, time, gram_time in zip(lengths, seconds, times[_GRAM], strict=True):
+            rows.append(Row("attention", f"N = {length}", time / gram_time, group=kind, seconds=time))
+        slope = growth_exponent(lengths, seconds)
+        rows.append(Row("attention", "exponent", slope, "", group=kind, note="time ∝ N^value, upper half"))
+    return rows
+
+
+def write_times(lengths: Sequence[int], repeats: int, window: float) -> None:
+    """Seconds of each kind of attention at each length as JSON on stdout, for the process that started this one."""
+    model = LinearTransformer.init("full", layers=_LAYERS, dim=DIM)
+    times: dict[str, list[float]] = {kind: [] for kind in _KINDS}
+    for length in lengths:
+        tokens = one_context(length)
+        calls: dict[str, Call] = {kind: partial(predict, model, tokens) for kind, predict in _KINDS.items()}
+        for kind, seconds in best_times(calls, repeats, window).items():
+            times[kind].append(seconds)
+    json.dump(times, sys.stdout)
+
+
+def one_context(length: int) -> Array:
+    """N context tokens and the query token, (N + 1, p), float32."""
+    drawn = Task(DIM, length, _NOISE).draw_tokens(1, seed=0, dtype=np.float32)
+    rows = np.concatenate([drawn.X[0], drawn.query])
+    return np.concatenate([rows, np.append(drawn.y[0], np.float32(0))[:, None]], axis=-1)

@@ -1,38 +1,42 @@
-"""What the machine is: part of every result, since none of them means anything without it."""
+"""What the machine is, part of every result; and measurements that need a Python process of their own on it."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+from ridgeformer._version import __version__
+from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.kernels.threads import default_threads
 
-_PACKAGES = ("ridgeformer", "numpy", "numba", "jax", "torch")
+_TIMEOUT = 300  # seconds; the longest process, a cold start, takes about 15
 
 
-def describe_machine() -> dict[str, str | int | float | list[float] | None]:
-    """CPU, cores, memory, versions and load; None for what cannot be found out."""
+def describe_machine() -> dict[str, Any]:
+    """CPU, cores, memory, versions and load; None for what cannot be known."""
+    load = [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
     return {
         "cpu": _cpu_model(),
         "cores": default_threads(),
         "memory_gb": _memory_gb(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: _version(name) for name in _PACKAGES},
-        "load_average": load_average(),
+        "ridgeformer": __version__,
+        **{name: _version(name) for name in ("numpy", "numba", "jax", "torch")},
+        "load_average": load,
     }
 
 
-def load_average() -> list[float] | None:
-    """Processes that want to run, averaged over 1, 5 and 15 minutes."""
-    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
-
-
 class OthersWatch:
-    """Finds out how much of the machine other processes used while a run lasted."""
+    """Tells how much of the machine other processes used while a run lasted."""
 
     def __init__(self) -> None:
         self._begin = perf_counter()
@@ -48,7 +52,7 @@ class OthersWatch:
 
 
 def _others_seconds() -> float | None:
-    """Processor seconds used by everybody but this process and its finished children, where Linux counts them."""
+    """Processor seconds used by everybody except this process and its finished children, where Linux counts them."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
     except OSError:
@@ -75,12 +79,34 @@ def _memory_gb() -> float | None:
 
 
 def _version(package: str) -> str | None:
-    """From the installed metadata, so that nothing is imported; ridgeformer knows its own even if not installed."""
-    if package == "ridgeformer":
-        from ridgeformer._version import __version__
-
-        return __version__
+    """From the installed metadata, so that nothing is imported."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def run_python(code: str, environment: Mapping[str, str]) -> Any:
+    """What ``code`` writes to stdout as JSON, run by this interpreter with this process's import path."""
+    # NUMBA_CACHE_DIR would override RIDGEFORMER_CACHE_DIR, and a cold start would find its kernels there.
+    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**inherited, "PYTHONPATH": paths, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RidgeformerError(f"A process started by the benchmark failed: {reason}")
+    return json.loads(done.stdout)
+
+
+def blas_threads(count: int) -> dict[str, str]:
+    """Environment that tells every BLAS that NumPy comes with how many threads to use; it is read at its start only."""
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+    return dict.fromkeys(names, str(count))

@@ -1,31 +1,84 @@
-"""Sections ``context-length`` and ``growth``: how the time of a step depends on what it is given."""
+"""Sections ``sampling``, ``context-length``, ``growth``: where the time of a step goes, and what it depends on."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from itertools import product
+from typing import Any
 
-from ridgeformer.bench.config import DIM, NOISE, BenchConfig
-from ridgeformer.bench.report import Row, Target
+import numpy as np
+
+from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
 from ridgeformer.bench.step import our_step
 from ridgeformer.bench.timing import Call, best_times, growth_exponent
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.random import Purpose
 from ridgeformer.core.task import Task
+from ridgeformer.kernels import engine
+from ridgeformer.kernels.jit import kernel
+from ridgeformer.kernels.sampling import draw_block, draw_query
 from ridgeformer.kernels.threads import run_divided
 
+_SAMPLING_TARGETS = {"full": Target(20, at_most=True), "diag": None}
 _LONG, _SHORT = 10_000, 20  # the long context that readers of the paper name, and the paper's own
 _GROWTH_BATCH = 512  # for growth in d: a quarter of the usual batch, since d = 64 costs 200 times d = 10
 
 
+def sampling_rows(config: BenchConfig) -> list[Row]:
+    """Time of drawing alone over that of the whole step, batch 2048; the two objectives draw different things.
+
+    Both on one thread: drawing alone would pay once more for handing work to another, which a step does once.
+    """
+    rows = []
+    for objective in ("sampled", "exact"):
+        sizes = product(_SAMPLING_TARGETS, (3, LAYERS))
+        steps = {(kind, layers): f"{KINDS[kind].label}, L = {layers}" for kind, layers in sizes}
+        calls = {what: our_step(kind, layers, objective=objective, threads=1) for (kind, layers), what in steps.items()}
+        seconds = best_times({"drawing": _drawing(objective), **calls}, config.samples, config.window)
+        drawing = seconds.pop("drawing")
+        for (kind, _), what in steps.items():
+            share, target = 100 * drawing / seconds[what], _SAMPLING_TARGETS[kind]
+            note = f"of {1e3 * seconds[what]:.2f} ms"
+            rows.append(Row("sampling", what, share, "%", target, f"{objective} objective", drawing, note))
+    return rows
+
+
+@kernel
+def _draw_and_forget(source: Any, exact: bool, begin: int, end: int, block: Any) -> None:
+    """Contexts ``begin`` … ``end`` of ``source``, block by block as `ridgeformer.kernels.full.full_gradient` does."""
+    for first in range(begin, end, block.sigma.shape[0]):
+        draw_block(block, source, first)
+        if not exact:
+            draw_query(block, source, first)
+
+
+def _drawing(objective: str) -> Call:
+    """One call: all that `ridgeformer.loss_and_gradient` draws in float32, on one thread: σ, w, G and perhaps x_t.
+
+    The oracle w* of the exact objective is not drawn but computed, as the loss is.
+    """
+    task, done = Task(DIM, EXAMPLES, NOISE), 0
+
+    def call() -> None:
+        nonlocal done
+        done += 1
+        source = engine.prepared(task.source(BATCH, seed=0, step=done, purpose=Purpose.TRAIN), np.float32)
+        _draw_and_forget(source, objective == "exact", 0, BATCH, engine.block_workspace(DIM + 1, np.float32))
+
+    return call
+
+
 def context_length_rows(config: BenchConfig) -> list[Row]:
     """A step at n = 10 000 over one at n = 20, L = 7, batch 2048."""
-    names = {"full": ("FULL", Target(1.1, at_most=True)), "diag": ("DIAG", None)}
-    calls = {f"{kind} {n}": our_step(kind, task=Task(DIM, n, NOISE)) for kind in names for n in (_SHORT, _LONG)}
+    targets = {"full": Target(1.1, at_most=True), "diag": None}
+    calls = {(kind, n): our_step(kind, task=Task(DIM, n, NOISE)) for kind in targets for n in (_SHORT, _LONG)}
     seconds = best_times(calls, config.samples, config.window)
     rows = []
-    for kind, (name, target) in names.items():
-        short, long = seconds[f"{kind} {_SHORT}"], seconds[f"{kind} {_LONG}"]
-        note = f"{1e3 * short:.2f} ms at n = {_SHORT}"
-        rows.append(Row("context-length", f"{name}, n = {_LONG}", long / short, target=target, seconds=long, note=note))
+    for kind, target in targets.items():
+        short, long = seconds[kind, _SHORT], seconds[kind, _LONG]
+        what, note = f"{KINDS[kind].label}, n = {_LONG}", f"{1e3 * short:.2f} ms at n = {_SHORT}"
+        rows.append(Row("context-length", what, long / short, target=target, seconds=long, note=note))
     return rows
 
 
@@ -51,8 +104,7 @@ def growth_rows(config: BenchConfig) -> list[Row]:
 def _list_rows(
     group: str, symbol: str, calls: Mapping[int, Call], config: BenchConfig, exponent: bool = False
 ) -> list[Row]:
-    seconds = best_times(calls, config.samples, config.window)
-    times = list(seconds.values())
+    times = list(best_times(calls, config.samples, config.window).values())
     rows = [
         Row("growth", f"{symbol} = {size}", time / times[0], group=group, seconds=time)
         for size, time in zip(calls, times, strict=True)

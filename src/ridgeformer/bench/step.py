@@ -1,38 +1,49 @@
-"""Sections ``step`` and ``diag``: a training step of ours against JAX and PyTorch, and DIAG and GD++ against FULL."""
+"""Sections ``step``, ``diag``, ``evaluate``: ours against JAX and PyTorch, and small kinds of model against FULL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 
-from ridgeformer.bench.config import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig
-from ridgeformer.bench.report import Row, Target
+from ridgeformer.bench.competitors import TOKEN_LOSSES, Jax, Loss, Torch, gram_loss
+from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
 from ridgeformer.bench.timing import Call, best_times
-from ridgeformer.bench.token_losses import TOKEN_LOSSES, Loss, gram_loss
 from ridgeformer.core.context import Context
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import loss_and_gradient, losses_and_gradient_on
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
+from ridgeformer.evaluation import evaluate
 
-LIBRARIES = {"JAX": ("competitors_jax", Target(10, aim=20)), "PyTorch": ("competitors_torch", Target(15, aim=30))}
-"""Module and target of each competitor at token level; in Gram space they have none."""
-_OURS = {"sampled": "the paper's ½(ŷ − y_t)²", "exact": "½‖ŵ − w*‖², the same gradient with less noise; the default"}
+LIBRARIES: dict[str, tuple[type[Jax | Torch], Target]] = {
+    "JAX": (Jax, Target(10, aim=20)),
+    "PyTorch": (Torch, Target(15, aim=30)),
+}
+"""The competitors, and what is asked of a step against their token transformer; in Gram space they have no target."""
 NOT_INSTALLED = "not installed; pip install 'ridgeformer[bench]'"
+_OURS = {"sampled": "the paper's ½(ŷ − y_t)²", "exact": "½‖ŵ − w*‖², the same gradient with less noise; the default"}
+_SEQUENCES, _QUICK_SEQUENCES = 100_000, 4096  # to evaluate on
 
 # Large enough that the layers act on one another, small enough that none explodes (the map has degree 3^7 in the data).
 _SCALE = 0.008
+# Times do not depend on the weights, as long as no number overflows: small ones are safe for all depths and dimensions.
+_TINY_SCALE = 5e-4
 # Two float32 computations of the same sums in different orders differ by less than 1e-6 of the largest entry here.
 _AGREEMENT = 1e-5
 
-# Times do not depend on the weights, as long as no number overflows: small ones are safe for all depths and dimensions.
-_TINY_SCALE = 5e-4
-
 _TokenGradient = Callable[[LinearTransformer, Loss, Array, Array], tuple[float, Array, Array]]
+
+
+class _Entrant(NamedTuple):
+    """A way to compute something: who, and how, which becomes the note of a row."""
+
+    what: str
+    note: str = ""
 
 
 def our_step(
@@ -65,51 +76,93 @@ def step_rows(config: BenchConfig) -> list[Row]:
     tokens. Of the ways to bracket a layer's products, each library gets the one that is fastest for it here.
     """
     task, model = Task(DIM, EXAMPLES, NOISE), LinearTransformer.init("full", layers=LAYERS, dim=DIM, scale=_SCALE)
-    calls = {(f"ours, {name}", note): our_step("full", objective=name) for name, note in _OURS.items()}
-    for library, (module_name, _) in LIBRARIES.items():
+    targets: dict[str, Target | None] = {f"ours, {name}": None for name in _OURS}
+    calls = {_Entrant(f"ours, {name}", note): our_step("full", objective=name) for name, note in _OURS.items()}
+    forms = {"tokens": _token_losses(config)}
+    if not config.quick:
+        forms["Gram space"] = {"our recursion, their kernels": gram_loss}
+    for library, (make, token_target) in LIBRARIES.items():
+        targets |= {f"{library}, {form}": token_target if form == "tokens" else None for form in forms}
         try:
-            competitor = import_module(f"ridgeformer.bench.{module_name}")
+            competitor = make()
         except ImportError:
             continue
-        token_losses = dict(list(TOKEN_LOSSES.items())[:1]) if config.quick else TOKEN_LOSSES
-        gram_losses = {} if config.quick else {"our recursion, their kernels": gram_loss}
-        check_competitor(library, competitor.loss_and_gradient_on, model, task, {**token_losses, **gram_losses})
-        for form, losses in (("tokens", token_losses), ("Gram space", gram_losses)):
-            steps = {
-                (f"{library}, {form}", f"{name}, {threads}"): step
-                for name, loss in losses.items()
-                for threads, step in competitor.make_steps(model, task, BATCH, loss).items()
+        for form, losses in forms.items():
+            check_competitor(library, competitor.loss_and_gradient_on, model, task, losses)
+            calls |= _fastest(
+                {
+                    _Entrant(f"{library}, {form}", f"{name}, {threads}"): step
+                    for name, loss in losses.items()
+                    for threads, step in competitor.make_steps(model, task, BATCH, loss).items()
+                }
+            )
+    return _race("step", calls, targets, "ours, sampled", config)
+
+
+def evaluate_rows(config: BenchConfig) -> list[Row]:
+    """`ridgeformer.evaluate`, with oracle, error bars and tail, against draws and losses alone in JAX.
+
+    JAX draws tokens and computes the paper's sampled loss in batches of 2048, each in one jitted call; it has neither
+    an oracle to compute nor quantiles. Of the ways to bracket a layer's products it gets the fastest.
+    """
+    sequences = _QUICK_SEQUENCES if config.quick else _SEQUENCES
+    task, model = Task(DIM, EXAMPLES, NOISE), LinearTransformer.init("full", layers=LAYERS, dim=DIM, scale=_TINY_SCALE)
+    ours = f"ours: FULL, L = {LAYERS}, {sequences:,} sequences"
+    calls: dict[_Entrant, Call] = {_Entrant(ours): lambda: evaluate(model, task, sequences)}
+    try:
+        jax = Jax()
+    except ImportError:
+        pass
+    else:
+        calls |= _fastest(
+            {
+                _Entrant("JAX, tokens", name): jax.make_evaluation(model, task, BATCH, sequences, loss)
+                for name, loss in _token_losses(config).items()
             }
-            calls |= fastest(steps)
-    return _step_rows(best_times(calls, config.samples, config.window, config.settle), config)
+        )
+    return _race("evaluate", calls, {ours: None, "JAX, tokens": Target(30)}, ours, config)
 
 
-def _step_rows(seconds: dict[tuple[str, str], float], config: BenchConfig) -> list[Row]:
-    """One row for each competitor, by the best of its calls; the second part of a call's name becomes the note."""
-    base = next(time for (what, _), time in seconds.items() if what == "ours, sampled")
-    targets: dict[str, Target | None] = {f"ours, {name}": None for name in _OURS}
-    for library, (_, token_target) in LIBRARIES.items():
-        targets[f"{library}, tokens"] = token_target
-        if not config.quick:
-            targets[f"{library}, Gram space"] = None
+def diagonal_rows(config: BenchConfig) -> list[Row]:
+    """Steps of DIAG and GD++ with the sizes of ``step``, exact objective, against FULL."""
+    seconds = best_times({kind: our_step(kind) for kind in ("full", "diag", "gdpp")}, config.samples, config.window)
+    targets = {"diag": Target(2)}
+    return [
+        Row("diag", KINDS[kind].label, seconds["full"] / time, target=targets.get(kind), seconds=time)
+        for kind, time in seconds.items()
+    ]
+
+
+def _token_losses(config: BenchConfig) -> dict[str, Loss]:
+    return dict(list(TOKEN_LOSSES.items())[:1]) if config.quick else TOKEN_LOSSES
+
+
+def _race(
+    section: str, calls: dict[_Entrant, Call], targets: dict[str, Target | None], base: str, config: BenchConfig
+) -> list[Row]:
+    """A row for each competitor that has a target or None, by the best of its calls, over the time of ``base``."""
+    seconds = best_times(calls, config.samples, config.window, config.settle)
+    best = {
+        what: min((time, entrant.note) for entrant, time in seconds.items() if entrant.what == what)
+        for what in {entrant.what for entrant in calls}
+    }
     rows = []
     for what, target in targets.items():
-        times = [(time, note) for (name, note), time in seconds.items() if name == what]
-        if times:
-            time, note = min(times)
-            rows.append(Row("step", what, time / base, target=target, seconds=time, note=note))
+        if what in best:
+            time, note = best[what]
+            rows.append(Row(section, what, time / best[base][0], target=target, seconds=time, note=note))
         else:
-            rows.append(Row("step", what, None, target=target, note=NOT_INSTALLED))
+            rows.append(Row(section, what, None, target=target, note=NOT_INSTALLED))
     return rows
 
 
-def fastest(steps: dict[tuple[str, str], Call]) -> dict[tuple[str, str], Call]:
+def _fastest(calls: dict[_Entrant, Call]) -> dict[_Entrant, Call]:
     """The two quickest of several ways to compute the same, by a short trial; the race itself decides between them."""
-    if len(steps) <= 2:
-        return steps
+    if len(calls) <= 2:
+        return calls
     # Three turns of a call or two each: enough to tell apart ways whose difference would matter.
-    seconds = best_times(steps, repeats=3, window=0.03)
-    return {name: steps[name] for name in sorted(steps, key=seconds.__getitem__)[:2]}
+    seconds = best_times(calls, repeats=3, window=0.03)
+    return {entrant: calls[entrant] for entrant in sorted(calls, key=seconds.__getitem__)[:2]}
 
 
 def check_competitor(
@@ -131,20 +184,10 @@ def check_competitor(
 
 
 def given_tokens(task: Task, batch: int) -> tuple[Array, Array, GramDraw]:
-    """The same float32 contexts twice: as (tokens, target) of `token_losses`, and as Gram matrices for our kernels."""
+    """The same float32 contexts twice: as (tokens, target) for `competitors`, and as Gram matrices for our kernels."""
     drawn = task.draw_tokens(batch, seed=0, dtype=np.float32)
     rows = np.concatenate([drawn.X, drawn.query[:, None]], axis=1)
     last = np.concatenate([drawn.y, np.zeros((batch, 1), np.float32)], axis=1)
     context = Context.from_tokens(drawn.X, drawn.y)
     contexts = GramDraw(context.gram, drawn.weights, drawn.query, context.ridge(drawn.sigma**2))
     return np.concatenate([rows, last[..., None]], axis=-1), drawn.target, contexts
-
-
-def diagonal_rows(config: BenchConfig) -> list[Row]:
-    """Steps of DIAG and GD++ with the sizes of ``step``, exact objective, against FULL."""
-    seconds = best_times({kind: our_step(kind) for kind in ("full", "diag", "gdpp")}, config.samples, config.window)
-    names, targets = {"full": "FULL", "diag": "DIAG", "gdpp": "GD++"}, {"diag": Target(2)}
-    return [
-        Row("diag", name, seconds["full"] / seconds[kind], target=targets.get(kind), seconds=seconds[kind])
-        for kind, name in names.items()
-    ]

@@ -11,7 +11,6 @@ import numpy as np
 Call = Callable[[], object]
 _Name = TypeVar("_Name", bound=Hashable)
 
-
 SPINNING = 0.15
 """Seconds for which a competitor's threads may still turn in circles after its last call, and keep a core from others.
 
@@ -54,6 +53,6 @@ def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
     The lower half is left out because fixed costs dominate there.
     """
-    kept = max(2, (len(sizes) + 1) // 2)
-    slope, _ = np.polyfit(np.log(sizes[-kept:]), np.log(seconds[-kept:]), 1)
+    upper = max(2, (len(sizes) + 1) // 2)
+    slope, _ = np.polyfit(np.log(sizes[-upper:]), np.log(seconds[-upper:]), 1)
     return float(slope)

@@ -1,1 +1,5 @@
-"""Commands of the command line that are more than a few lines; `ridgeformer.cli.main` wires them in."""
+"""The command line: one file a command, `main` that wires them up, and `terminal` with all that they print with.
+
+Only this room imports tyro and rich. Commands are thin: they check what they are given before any work is done, call
+the package, and show what it returns.
+"""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.console import Console
 
-from ridgeformer.bench.config import BenchConfig
-from ridgeformer.cli.terminal import File, check_folders, output_console, write_json
-from ridgeformer.core.storage import write_whole
+from ridgeformer.bench import EXPECTED_SECONDS, SECTIONS, BenchConfig, BenchReport, run_bench
+from ridgeformer.bench.machine import OthersWatch, describe_machine
+from ridgeformer.bench.rows import NUMBER_HEADS, table_text
+from ridgeformer.cli.terminal import ERRORS, File, Progress, check_files, output_console, print_table, say, write_json
+from ridgeformer.core.validation import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ridgeformer.reproduction.training_targets import Trial
+
+_COLOURS = {True: "green", False: "red", None: None}
 
 
 def bench(
@@ -18,7 +26,6 @@ def bench(
     training: bool = False,
     ablations: bool = False,
     json: File = None,
-    markdown: File = None,
 ) -> int:
     """Measure speed, memory and growth on this machine, against JAX and PyTorch where they are installed (4 minutes).
 
@@ -27,47 +34,49 @@ def bench(
         training: Instead, train models from scratch and measure the time to a good loss (12 minutes).
         ablations: Instead, leave out the ingredients of the training recipes one by one (10 minutes).
         json: Also write the rows and the machine as JSON.
-        markdown: Also write them as a Markdown page; for training, between the markers of docs/training.md.
     """
-    check_folders(json, markdown)
+    check_files(json)
     if training or ablations:
-        return _bench_training(training, ablations, json, markdown)
-    from ridgeformer.bench import run_bench
-
-    report = run_bench(config)
-    report.print(output_console())
+        if config != BenchConfig():
+            raise InputError("--training and --ablations train whole models: leave out --repeats, --quick and --only.")
+        return _bench_training(training, ablations, json)
+    with Progress(sum(EXPECTED_SECONDS[name] for name in config.sections), redraw=False) as progress:
+        report = run_bench(config, lambda name: progress.begin(name, EXPECTED_SECONDS[name]))
+    print_bench(report, output_console())
     if json is not None:
         write_json(json, report.as_json())
-    if markdown is not None:
-        write_whole(markdown, report.as_markdown().encode())
     return 0
 
 
-def _bench_training(training: bool, ablations: bool, json: Path | None, markdown: Path | None) -> int:
-    import training_page
+def print_bench(report: BenchReport, console: Console) -> None:
+    """One table per section, between what the machine is and how many targets were met."""
+    machine, others, outcome = report.about()
+    say(console, machine)
+    say(console, others)
+    for name, rows in report.sections():
+        heads, cells = table_text(rows)
+        words = [number for number, head in enumerate(heads) if head not in NUMBER_HEADS]
+        ends = [row.group != following.group for row, following in zip(rows, [*rows[1:], rows[-1]], strict=True)]
+        say(console, f"\n{name}: {SECTIONS[name]}")
+        print_table(console, "", heads, cells, words, [_COLOURS[row.met] for row in rows], ends)
+    say(console, f"\n{outcome}")
 
-    from ridgeformer.bench.machine import OthersWatch, describe_machine
+
+def _bench_training(training: bool, ablations: bool, json: Path | None) -> int:
     from ridgeformer.reproduction import training_targets
 
-    errors, console, watch = Console(stderr=True), output_console(), OthersWatch()
+    console, watch = output_console(), OthersWatch()
 
-    def show(trial: training_targets.Trial) -> None:
-        loss, name = trial.evaluation.adjusted_loss, f"{trial.model} {trial.layers} {trial.noise}"
-        errors.print(f"{name}, {trial.what}: {loss:.4g} in {trial.seconds:.0f} s", highlight=False, soft_wrap=True)
+    def show(trial: Trial) -> None:
+        loss = trial.evaluation.adjusted_loss
+        say(ERRORS, f"{trial.name}, {trial.what}: {loss:.4g} in {trial.seconds:.0f} s")
 
     reached = training_targets.time_to_target(show) if training else []
     left_out = training_targets.ablations(show) if ablations else []
-    if reached:
-        console.print(training_page.target_table(reached))
-    if left_out:
-        console.print(training_page.ablation_table(left_out))
-    machine = describe_machine()
+    record = training_targets.TrialsRecord(describe_machine(), watch.share(), tuple(reached), tuple(left_out))
+    for table, words in zip(record.tables(), ((0,), (0, 1)), strict=True):
+        if table.rows:
+            print_table(console, *table, words=words)
     if json is not None:
-        trials = {"targets": [trial.as_json() for trial in reached], "ablations": [t.as_json() for t in left_out]}
-        write_json(json, {"machine": machine, **trials})
-    if markdown is not None:
-        busy = watch.share()
-        text = f"{machine['cores']} cores of {machine['cpu']}"
-        text += "" if busy is None else f", of which other processes used {busy:.0%} meanwhile"
-        training_page.write_training_page(markdown, reached, left_out, text)
+        write_json(json, record.as_json())
     return 0

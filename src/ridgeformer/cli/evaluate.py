@@ -2,139 +2,126 @@
 
 from __future__ import annotations
 
-import json as json_module
-from collections.abc import Mapping, Sequence
+import csv as csv_module
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from ridgeformer.cli.evaluation_progress import EvaluationProgress
-from ridgeformer.cli.evaluation_report import Described, EvaluationReport
-from ridgeformer.cli.evaluation_tables import print_report
-from ridgeformer.cli.terminal import check_folders
+from ridgeformer._version import __version__
+from ridgeformer.baselines import BASELINES
+from ridgeformer.cli.terminal import (
+    ERRORS,
+    Count,
+    File,
+    Progress,
+    Spec,
+    argument,
+    check_files,
+    error_text,
+    number_text,
+    output_console,
+    print_table,
+    say,
+    write_json,
+)
+from ridgeformer.core.distributions import load_noise
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, shortened, whole_number
-from ridgeformer.evaluation.comparison import AnyPredictor, compare
-from ridgeformer.evaluation.layers import layerwise as evaluate_layers
-from ridgeformer.evaluation.profiles import default_levels
-from ridgeformer.evaluation.profiles import profile as evaluate_profile
-from ridgeformer.evaluation.shift import parse_shift
-from ridgeformer.evaluation.shift_table import default_scenarios, shift_table
+from ridgeformer.evaluation import (
+    Comparison,
+    Evaluation,
+    Profile,
+    ShiftResult,
+    ShiftTable,
+    compare,
+    default_levels,
+    default_scenarios,
+    parse_shift,
+    shift_table,
+)
+from ridgeformer.evaluation import layerwise as evaluate_layers
+from ridgeformer.evaluation import profile as evaluate_profile
+from ridgeformer.evaluation.shift import SHIFTS, UNSHIFTED
+from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR, YARDSTICK
+from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.zoo import load
 
-_File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
-_Spec = Annotated[str | None, tyro.conf.arg(metavar="SPEC")]
 _DEFAULT_SHIFTS = "default"
 _PART = 5
 """A noise level of a profile and a shift each get a fifth of the sequences: there are many of them."""
-_PIPE_WIDTH = 180  # columns of the widest table, that of the default shifts
+
+_BASELINES_HELP = f"Measure {', '.join(entry.label for entry in BASELINES.values())} too, tuned to the noise prior."
+_SHIFT_HELP = (
+    f"Also measure off the training distribution: {_DEFAULT_SHIFTS}, or "
+    f"{', '.join(entry.form for entry in SHIFTS.values())}, or several joined by +."
+)
 
 
 def evaluate(
-    models: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL…")]] = (),
-    noise: _Spec = None,
-    context: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
+    models: tyro.conf.Positional[Annotated[tuple[str, ...], argument("MODEL…")]] = (),
+    noise: Spec = None,
+    examples: Count = None,
     sequences: int = 100_000,
     seed: int = 0,
-    baselines: bool = False,
+    baselines: Annotated[bool, tyro.conf.arg(help=_BASELINES_HELP)] = False,
     profile: bool = False,
     layerwise: bool = False,
-    shift: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SPEC…")] = (),
-    json: _File = None,
-    csv: _File = None,
+    shift: Annotated[tuple[str, ...], argument("SPEC…", _SHIFT_HELP)] = (),
+    json: File = None,
+    csv: File = None,
 ) -> int:
     """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
 
     Args:
         models: Model files or names of the zoo.
-        noise: Prior of σ, such as uniform:5, categorical:1+3 or fixed:1; by default what the models were trained on.
-        context: Examples in a context; by default what the models were trained on.
+        noise: Prior of σ, such as uniform:5, or your own as module:Class(1); by default that of the models' training.
+        examples: Examples in a context; by default as many as in the models' training.
         sequences: Fresh sequences; each level of --profile and each --shift gets a fifth of them.
         seed: Names the sequences: the same ones for the same seed.
-        baselines: Measure ridge regressions and the Bayes limit too, tuned to the noise prior where they can be.
         profile: Also measure at fixed noise levels, up to one beyond the prior.
         layerwise: Also measure what the models would say after each layer.
-        shift: Also measure off the training distribution: default, or examples:40, noise:2, sigma:8, kappa:10,
-            student:5, outliers:0.05x10, scale:2, rows:0.8, or several joined by +.
         json: Also write everything as JSON.
         csv: Also write everything as CSV.
     """
     whole_number("sequences", sequences, 1)
     check_seed(seed)
-    check_folders(json, csv)
+    check_files(json, csv)
     loaded = _load(models)
-    task = _task(loaded, noise, context)
+    task = _task(loaded, noise, examples)
     shifts = _shifts(shift, task)
     if not loaded and (not baselines or layerwise):
         raise InputError("Name at least one model file, or ask for --baselines alone.")
-    errors = Console(stderr=True)
-    with errors.status("tuning baselines"):
-        references = _baselines(task) if baselines else {}
-    for name in set(loaded) & set(references):
-        raise InputError(f"A model cannot be called {name}, which is the name of a baseline.")
+    for label in (entry.label for entry in BASELINES.values() if baselines and entry.label in loaded):
+        raise InputError(f"A model cannot be called {label}, which is the name of a baseline.")
+    with ERRORS.status("tuning baselines"):
+        references = {entry.label: entry.make(task) for entry in BASELINES.values()} if baselines else {}
     levels = default_levels(task.prior) if profile else ()
-    report = _measure(task, seed, sequences, loaded, references, levels, layerwise, shifts, errors)
-    print_report(report, _console())
+    report = _measure(task, seed, sequences, loaded, references, levels, layerwise, shifts)
+    _print_report(report, output_console())
     if json is not None:
-        text = json_module.dumps(report.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(json, f"{text}\n".encode())
+        write_json(json, report.as_json())
     if csv is not None:
         write_whole(csv, report.as_csv().encode())
     return 0
 
 
-def _measure(
-    task: Task,
-    seed: int,
-    sequences: int,
-    models: Mapping[str, LinearTransformer],
-    baselines: Mapping[str, Described],
-    levels: Sequence[float],
-    layerwise: bool,
-    shifts: Sequence[str],
-    errors: Console,
-) -> EvaluationReport:
-    """Do the work, in stages."""
-    predictors: dict[str, AnyPredictor] = {**models, **baselines}
-    count, part = len(predictors), max(1, sequences // _PART)
-    at_levels, shifted = part * len(levels), part * len(shifts)
-    read_out = sequences * len(models) if layerwise else 0
-    work = count * (sequences + at_levels) + read_out + (count + 1) * shifted
-    found_profile = found_layers = found_shifts = None
-    with EvaluationProgress(work, errors) as shown:
-        comparison = compare(predictors, task, sequences, seed, shown.stage("fresh sequences", sequences, count))
-        if levels:
-            on_chunk = shown.stage("noise levels", at_levels, count)
-            found_profile = evaluate_profile(predictors, task, levels, part, seed, on_chunk)
-        if layerwise:
-            found_layers = {
-                name: evaluate_layers(model, task, sequences, seed, shown.stage(f"layers of {name}", sequences, 1))
-                for name, model in models.items()
-            }
-        if shifts:
-            on_chunk = shown.stage("shifts", shifted, count + 1)  # AdaRR may join the predictors
-            found_shifts = shift_table(predictors, task, shifts, part, seed, on_chunk)
-    return EvaluationReport(task, seed, models, baselines, comparison, found_profile, found_layers, found_shifts)
-
-
-def _console() -> Console:
-    """Tables at full width when they go to a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+# --- what to measure --------------------------------------------------------------------------------------------------
 
 
 def _load(names: Sequence[str]) -> dict[str, LinearTransformer]:
     """The models by their labels."""
-    import ridgeformer
-
     for number, name in enumerate(names):
         if name in names[:number]:
             raise InputError(f"The model {shortened(name)} is named twice.")
-    return {label: ridgeformer.load(name) for label, name in zip(model_labels(names), names, strict=True)}
+    return {label: load(name) for label, name in zip(model_labels(names), names, strict=True)}
 
 
 def model_labels(names: Sequence[str]) -> list[str]:
@@ -154,34 +141,36 @@ def model_labels(names: Sequence[str]) -> list[str]:
 
 def _shifts(specs: Sequence[str], task: Task) -> tuple[str, ...]:
     """The specs, with ``default`` written out, checked before any work is done."""
-    found: list[str] = []
+    chosen: list[str] = []
     for spec in specs:
-        found += default_scenarios(task) if spec == _DEFAULT_SHIFTS else (spec,)
-    for spec in found:
+        chosen += default_scenarios(task) if spec == _DEFAULT_SHIFTS else (spec,)
+    for spec in chosen:
         parse_shift(spec)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(chosen))
 
 
-def _task(models: Mapping[str, LinearTransformer], noise: str | None, context: int | None) -> Task:
+def _task(models: Mapping[str, LinearTransformer], noise: str | None, examples: int | None) -> Task:
     """What to draw: as asked, else as the models were trained, else the defaults of `Task`."""
     default = Task()
     dim = _agreed("number of features", {name: model.dim for name, model in models.items()}, default.dim, "")
-    told = {name: _told_task(name, model) for name, model in models.items()}
+    tasks = {name: _trained_on(name, model) for name, model in models.items()}
     if noise is None:
-        specs = {name: task["noise"] for name, task in told.items() if "noise" in task}
-        noise = _agreed("noise prior", specs, default.prior.spec, "; choose one with --noise")
-    if context is None:
-        counts = {name: task["context"] for name, task in told.items() if "context" in task}
-        context = _agreed("number of examples", counts, default.examples, "; choose one with --context")
-    return Task(dim, context, noise)
+        specs = {name: task["noise"] for name, task in tasks.items() if "noise" in task}
+        prior = _agreed("noise prior", specs, default.prior, "; choose one with --noise")
+    else:
+        prior = load_noise(noise)
+    if examples is None:
+        counts = {name: task["examples"] for name, task in tasks.items() if "examples" in task}
+        examples = _agreed("number of examples", counts, default.examples, "; choose one with --examples")
+    return Task(dim, examples, prior)
 
 
-def _told_task(name: str, model: LinearTransformer) -> Mapping[str, Any]:
+def _trained_on(name: str, model: LinearTransformer) -> Mapping[str, Any]:
     """What a model file says about its task; files may say anything."""
     task = model.info.get("task", {})
     if not isinstance(task, Mapping) or not isinstance(task.get("noise", ""), str):
         raise InputError(f"{shortened(name)} does not say in a readable form what it was trained on.")
-    return task
+    return {"examples" if key == "context" else key: value for key, value in task.items()}
 
 
 def _agreed(what: str, values: Mapping[str, Any], default: Any, remedy: str) -> Any:
@@ -198,16 +187,218 @@ def _agreed(what: str, values: Mapping[str, Any], default: Any, remedy: str) -> 
     return value
 
 
-def _baselines(task: Task) -> dict[str, Described]:
-    from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
+# --- what was measured ------------------------------------------------------------------------------------------------
 
-    chosen = (
-        Oracle(),
-        OLS(),
-        ConstRR.tuned(task),
-        AdaRR(),
-        TunedRR.tuned(task),
-        IterativeAdaRR(),
-        Bayes(task.prior),
-    )
-    return {baseline.name: baseline for baseline in chosen}
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """The parts that were asked for."""
+
+    task: Task
+    seed: int
+    models: Mapping[str, LinearTransformer]
+    baselines: Mapping[str, Any]
+    comparison: Comparison
+    profile: Profile | None = None
+    layers: Mapping[str, tuple[Evaluation, ...]] | None = None
+    """For each model, the read-out after 1, 2, … layers."""
+    shifts: ShiftTable | None = None
+
+    @property
+    def sequences(self) -> int:
+        """Of the comparison."""
+        return next(iter(self.comparison.evaluations.values())).sequences
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as mappings and sequences, for `write_json`."""
+        names = ("kind", "layers", "heads", "dim")
+        models = {
+            label: {**{name: getattr(model, name) for name in names}, "precision": model.dtype.name}
+            for label, model in self.models.items()
+        }
+        record: dict[str, Any] = {
+            "version": __version__,
+            "task": {"dim": self.task.dim, "examples": self.task.examples, "noise": self.task.prior.spec},
+            "seed": self.seed,
+            "sequences": self.sequences,
+            "models": models,
+            "baselines": {label: _description(label, baseline) for label, baseline in self.baselines.items()},
+            "evaluations": {name: _record(result) for name, result in self.comparison.evaluations.items()},
+            "differences": [_record(result) for result in self.comparison.differences],
+        }
+        if self.profile is not None:
+            rows = {name: [_record(result) for result in row] for name, row in self.profile.evaluations.items()}
+            record["profile"] = {"levels": list(self.profile.levels), "evaluations": rows}
+        if self.layers is not None:
+            record["layerwise"] = {name: [_record(result) for result in row] for name, row in self.layers.items()}
+        if self.shifts is not None:
+            cells = self.shifts.results.items()
+            results = {spec: {name: _record(cell) for name, cell in row.items()} for spec, row in cells}
+            record["shift"] = {"references": self.shifts.references, "results": results}
+        return record
+
+    def as_csv(self) -> str:
+        """One line for every number with an error bar: (part, predictor, at) and what was measured there."""
+        text = io.StringIO()
+        measured = dict.fromkeys(field.name for kind in (Evaluation, ShiftResult) for field in fields(kind))
+        writer = csv_module.DictWriter(text, ["part", "predictor", "at", *measured], lineterminator="\n")
+        writer.writeheader()
+        for part, predictor, at, result in self._cells():
+            writer.writerow({"part": part, "predictor": predictor, "at": at, **asdict(result)})
+        return text.getvalue()
+
+    def _cells(self) -> Iterator[tuple[str, str, str, Evaluation | ShiftResult]]:
+        """(part, predictor, noise level or layer or shift, result)."""
+        for name, result in self.comparison.evaluations.items():
+            yield "evaluation", name, self.task.prior.spec, result
+        if self.profile is not None:
+            for name, row in self.profile.evaluations.items():
+                for level, result in zip(self.profile.levels, row, strict=True):
+                    yield "profile", name, f"{level:g}", result
+        for name, row in (self.layers or {}).items():
+            for layer, result in enumerate(row, 1):
+                yield "layerwise", name, str(layer), result
+        for spec, cells in (self.shifts.results if self.shifts is not None else {}).items():
+            for name, cell in cells.items():
+                yield "shift", name, spec, cell
+
+
+def _record(result: Any) -> dict[str, Any]:
+    """A result as JSON, with the properties that follow from its fields."""
+    derived = {name: getattr(result, name) for name in ("interval", "tail_dominated") if hasattr(result, name)}
+    return {**asdict(result), **derived}
+
+
+def _description(label: str, baseline: Any) -> str:
+    """A baseline with its parameters."""
+    return str(baseline.describe()) if hasattr(baseline, "describe") else label
+
+
+def _measure(
+    task: Task,
+    seed: int,
+    sequences: int,
+    models: Mapping[str, LinearTransformer],
+    baselines: Mapping[str, Any],
+    levels: Sequence[float],
+    layerwise: bool,
+    shifts: Sequence[str],
+) -> EvaluationReport:
+    """Do the work, in stages."""
+    predictors: dict[str, Any] = {**models, **baselines}
+    count, part = len(predictors), max(1, sequences // _PART)
+    at_levels, shifted = part * len(levels), part * len(shifts)
+    work = count * (sequences + at_levels) + sequences * len(models) * layerwise + (count + 1) * shifted
+    profile = layers = table = None
+    with Progress(work) as progress:
+        comparison = compare(predictors, task, sequences, seed, progress.stage("fresh sequences", sequences, count))
+        if levels:
+            on_chunk = progress.stage("noise levels", at_levels, count)
+            profile = evaluate_profile(predictors, task, levels, part, seed, on_chunk)
+        if layerwise:
+            layers = {
+                name: evaluate_layers(model, task, sequences, seed, progress.stage(f"layers of {name}", sequences))
+                for name, model in models.items()
+            }
+        if shifts:
+            on_chunk = progress.stage("shifts", shifted, count + 1)  # AdaRR may join the predictors
+            table = shift_table(predictors, task, shifts, part, seed, on_chunk)
+    return EvaluationReport(task, seed, models, baselines, comparison, profile, layers, table)
+
+
+# --- tables, and the sentences below them -----------------------------------------------------------------------------
+
+
+def _print_report(report: EvaluationReport, console: Console) -> None:
+    _print_comparison(report, console)
+    if report.profile is not None:
+        evaluations = report.profile.evaluations
+        count = next(iter(evaluations.values()))[0].sequences
+        title = f"Adjusted loss ± s.e. at fixed noise, {count:,} sequences a level, the same draws at every level"
+        _print_rows(title, "σ", [f"{level:g}" for level in report.profile.levels], evaluations, console)
+    if report.layers is not None:
+        title = f"Adjusted loss ± s.e. read out after each layer, {report.sequences:,} sequences"
+        depths = [str(number + 1) for number in range(max(map(len, report.layers.values())))]
+        _print_rows(title, "layer", depths, report.layers, console)
+    if report.shifts is not None:
+        _print_shifts(report.shifts, console)
+
+
+def _print_comparison(report: EvaluationReport, console: Console) -> None:
+    measured = report.comparison
+    first, *others = measured.evaluations
+    limit = next((entry.label for entry in BASELINES.values() if entry.limit and entry.label in others), None)
+    rivals = {f"minus {limit}": limit} if limit else {}
+    if others:
+        rivals = {"minus first": first, **rivals}
+    printed = {name: _printed(report, name) for name in measured.evaluations}
+    heads = ["predictor", "adjusted loss ± s.e.", "median", "p99", "largest", "worst 1 %", "loss ± s.e.", *rivals]
+    rows = []
+    for name, result in measured.evaluations.items():
+        row = [name, _adjusted(result)]
+        row += [number_text(value) for value in (result.median, result.p99, result.maximum)]
+        row += [f"{result.top_share:.0%}", error_text(result.loss, result.loss_error)]
+        for rival in rivals.values():
+            difference = measured.difference(name, rival)
+            row.append("" if name == rival else error_text(difference.mean, difference.standard_error))
+        rows.append([*row, *([printed[name]] if any(printed.values()) else [])])
+    setting = f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.examples}"
+    title = f"Measured on {report.sequences:,} fresh sequences, {setting}, seed {report.seed}"
+    print_table(console, title, [*heads, *(["paper"] if any(printed.values()) else [])], rows)
+    summaries = {entry.label: entry.summary for entry in BASELINES.values()}
+    for label, baseline in report.baselines.items():
+        say(console, f"  {_description(label, baseline)}: {summaries[label]}")
+    for name, result in measured.evaluations.items():
+        if result.tail_dominated:
+            why = f"the worst 1 % of the sequences make up {result.top_share:.0%} of the adjusted loss, so its mean "
+            why += "and error bar say little"
+            if result.diverged:
+                why = f"{result.diverged:,} sequences gave no finite loss, so it has no mean"
+            say(console, f"†  {name}: {why}; the median is {number_text(result.median)}.")
+
+
+def _print_rows(
+    title: str, first: str, places: Sequence[str], columns: Mapping[str, Sequence[Evaluation]], console: Console
+) -> None:
+    """A column for each predictor, a row for each noise level or layer; a shallower model has no deeper layers."""
+    rows = [
+        [place, *(_adjusted(results[number]) if number < len(results) else "" for results in columns.values())]
+        for number, place in enumerate(places)
+    ]
+    print_table(console, title, [first, *columns], rows, words=())
+    if any(result.tail_dominated for results in columns.values() for result in results):
+        say(console, "†  the worst 1 % of the sequences make up more than half of the mean, which says little then.")
+
+
+def _print_shifts(shifts: ShiftTable, console: Console) -> None:
+    results = shifts.results
+    count = next(iter(next(iter(results.values())).values())).sequences
+    rows = [["told the truth", *(number_text(shifts.references[spec]) for spec in results)]]
+    cells = {name: [results[spec][name] for spec in results] for name in next(iter(results.values()))}
+    for name, row in cells.items():
+        texts = (f"{number_text(c.loss)} ({number_text(c.ratio, 3)}×){'' if c.survives else ' ✗'}" for c in row)
+        rows.append([name, *texts])
+    title = f"Loss under shift, and its ratio to ridge regression told the truth; {count:,} sequences each"
+    print_table(console, title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
+    if not all(cell.survives for row in cells.values() for cell in row):
+        say(
+            console,
+            "✗  does not survive: a loss that is not finite, or of which the worst 1 % of the sequences make up more "
+            f"than half, or more than {SURVIVAL_FACTOR:g} times that of {YARDSTICK}.",
+        )
+
+
+def _printed(report: EvaluationReport, name: str) -> str:
+    """The paper's number for a model or baseline like this, or nothing."""
+    task, model, value = report.task, report.models.get(name), None
+    if (task.dim, task.examples) == (10, 20):
+        if model is None:
+            method = next(entry.name for entry in BASELINES.values() if entry.label == name)
+            value = printed_loss(method, None, task.prior.spec)
+        elif model.heads == 1:
+            value = printed_loss(model.kind, model.layers, task.prior.spec)
+    return "" if value is None else f"{value:g}"
+
+
+def _adjusted(result: Evaluation) -> str:
+    return error_text(result.adjusted_loss, result.standard_error) + (" †" if result.tail_dominated else "")

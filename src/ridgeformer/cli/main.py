@@ -1,34 +1,61 @@
-"""The command line: thin commands over the package. Errors are one sentence on stderr and exit code 2."""
+"""The entry point: finds the command, and turns whatever goes wrong into one sentence on stderr and an exit code."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import tyro
 
+from ridgeformer import kernels
 from ridgeformer._version import __version__
 from ridgeformer.cli.bench import bench
 from ridgeformer.cli.evaluate import evaluate
 from ridgeformer.cli.explain import explain
 from ridgeformer.cli.report import report
 from ridgeformer.cli.reproduce import reproduce
-from ridgeformer.cli.train import config_from_arguments, train_command
+from ridgeformer.cli.terminal import ERRORS, say
+from ridgeformer.cli.train import PRIORS, train_command
 from ridgeformer.cli.zoo import zoo
-from ridgeformer.core.validation import InterruptedRunError, RidgeformerError
+from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 
-_INTERRUPTED = 130  # what a shell gives for Ctrl-C
+_WRONG, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # the last two are what a shell gives for Ctrl-C and a closed pipe
+_FORMER_FLAGS = {"--model": "--kind", "--models": "--kinds", "--context": "--examples"}
+"""Flags that had another name, which still works."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the ``ridgeformer`` command."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments == ["--version"]:
-        sys.stdout.write(f"ridgeformer {__version__}\n")
-        return
+    """Run the command that the arguments name, those of the process by default, and leave with its exit code."""
     try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+        code = _give_up_output(_PIPE_CLOSED)
+    except OSError as failed:
+        where = "to standard output" if failed.filename is None else failed.filename
+        code = _give_up_output(_complain(f"Cannot write {where}: {failed.strerror or failed}."))
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        if sys.stdout is None:
+            raise InputError("Standard output is closed, so there is nowhere to print.")
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # an encoding without σ shows ? rather than failing
+        if arguments == ["--version"]:
+            sys.stdout.write(f"ridgeformer {__version__}\n")
+            return 0
+        arguments = _present_flags(arguments)
         commands: dict[str, Callable[..., int]] = {
-            "train": train_command(config_from_arguments(arguments)),
+            "train": train_command(arguments),
             "evaluate": evaluate,
             "explain": explain,
             "reproduce": reproduce,
@@ -36,16 +63,82 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "zoo": zoo,
             "bench": bench,
         }
-        code: int = tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog="ridgeformer",
-            description="Linear transformers that solve noisy regressions in their context.",
-            args=arguments,
-        )
+        with _watching_compilation(), PRIORS:
+            code: int = tyro.extras.subcommand_cli_from_dict(
+                commands,
+                prog="ridgeformer",
+                description="Linear transformers that solve noisy regressions in their context.",
+                args=arguments,
+            )
+        return code
+    except SystemExit as left:  # after --help, and what tyro cannot parse
+        return left.code if isinstance(left.code, int) else _WRONG
+    except InterruptedRunError as stopped:
+        return _complain(str(stopped), _INTERRUPTED)
     except RidgeformerError as wrong:
-        sys.stderr.write(f"ridgeformer: {wrong}\n")
-        sys.exit(_INTERRUPTED if isinstance(wrong, InterruptedRunError) else 2)
+        return _complain(str(wrong))
     except KeyboardInterrupt:
-        sys.stderr.write("ridgeformer: interrupted.\n")
-        sys.exit(_INTERRUPTED)
-    sys.exit(code)
+        return _complain("interrupted.", _INTERRUPTED)
+
+
+def _present_flags(arguments: list[str]) -> list[str]:
+    """The arguments with former flags under their present names; values that are empty are refused."""
+    present = []
+    for before, argument in pairwise(["", *arguments]):
+        flag, equals, value = argument.partition("=")
+        named = flag if equals else "" if argument else before
+        if named.startswith("--") and not value:
+            raise InputError(f"{named} needs a value, not an empty text.")
+        present.append(_FORMER_FLAGS.get(flag, flag) + equals + value)
+    return present
+
+
+def _complain(sentence: str, code: int = _WRONG) -> int:
+    if sys.stderr is not None:
+        sys.stderr.write(f"ridgeformer: {sentence}\n")
+    return code
+
+
+def _give_up_output(code: int) -> int:
+    """Let what is still buffered go nowhere: the interpreter would try to write it again at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+@contextlib.contextmanager
+def _watching_compilation() -> Iterator[None]:
+    """Say on a terminal that kernels are compiled, the first time; while they are, Ctrl-C ends the process at once.
+
+    Most of that time is spent inside LLVM, where Python does not hear of signals. A thread does, through a pipe.
+    """
+    compiling = told = False
+
+    def note(begins: bool) -> None:
+        nonlocal compiling, told
+        compiling = begins
+        if begins and not told and ERRORS.is_terminal:
+            told = True
+            say(ERRORS, "compiling, about 10 s, once")
+
+    def listen() -> None:
+        while heard := os.read(reading, 1):
+            if compiling and heard[0] == signal.SIGINT:
+                ERRORS.show_cursor(True)
+                os._exit(_complain("interrupted.", _INTERRUPTED))
+        os.close(reading)
+
+    kernels.compile_hooks.append(note)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main:
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        before = signal.set_wakeup_fd(writing)
+        threading.Thread(target=listen, daemon=True).start()
+    try:
+        yield
+    finally:
+        kernels.compile_hooks.remove(note)
+        if in_main:
+            signal.set_wakeup_fd(before)
+            os.close(writing)

@@ -1,36 +1,213 @@
-"""What all commands share: kinds of arguments, the console, JSON files."""
+"""What all commands share: kinds of arguments, consoles, tables that fit the terminal, progress, files to write."""
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import tyro
+from rich import progress as bars
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, shortened
 
-File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
-Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
-_PIPE_WIDTH = 140  # columns of the widest table of numbers
+def argument(metavar: str, help: str | None = None) -> Any:
+    """How an argument without a default of its own is shown in the help."""
+    return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint="")
+
+
+File = Annotated[Path | None, argument("FILE")]
+Folder = Annotated[Path | None, argument("DIR")]
+Spec = Annotated[str | None, argument("SPEC")]
+Count = Annotated[int | None, argument("N")]
+
+ERRORS = Console(stderr=True)
+"""Progress and complaints; one console, so that a line printed while a bar is drawn does not break it."""
+_PIPE_WIDTH = 180  # columns of the widest table, that of the default shifts
+_NARROWEST = 12  # columns to which words are folded before a table is cut in two
+_LONGEST_WORD = 24  # columns to which a word in a heading, such as the name of a model, is folded
+_BORDER = 3  # columns that rich puts around each column of a table
+_REFRESH = 0.2  # seconds between updates of a bar; a training step takes about a millisecond
+_PLAIN_SECONDS = 10.0  # between lines when there is no terminal to draw a bar on; short work stays silent
+
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def output_console(pipe_width: int = _PIPE_WIDTH) -> Console:
-    """Tables at full width when they go to a file or a pipe."""
+    """Standard output; at full width when it is a file or a pipe, unless COLUMNS says how wide it is."""
     console = Console()
-    return console if console.is_terminal else Console(width=pipe_width)
+    return console if console.is_terminal or os.environ.get("COLUMNS") else Console(width=pipe_width)
 
 
-def check_folders(*files: Path | None) -> None:
-    """Refuse files that could not be written later for want of a folder, before any work is done."""
+def say(console: Console, text: str) -> None:
+    """Print a sentence as it is: neither coloured nor, in a file or a pipe, broken into lines."""
+    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def print_table(
+    console: Console,
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    words: Sequence[int] = (0,),
+    styles: Sequence[str | None] = (),
+    ends: Sequence[bool] = (),
+) -> None:
+    """Print a table in which every number is whole, however narrow the console.
+
+    Columns in ``words`` hold words, which may be folded; all others hold numbers, which may not. Columns that do not
+    fit beside the first one follow below it in a table of their own. ``styles`` are those of the rows; ``ends`` says
+    after which of them a line is drawn.
+    """
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    widths = []
+    for number, head in enumerate(heads):
+        needed = max((line.cell_len for row in cells for line in row[number].split("\n")), default=0)
+        folded = min(needed, _NARROWEST) if number in words else needed
+        widths.append(max(folded, *(min(cell_len(word), _LONGEST_WORD) for word in head.split(" "))))
+    part, used = [0], widths[0] + _BORDER + 1
+    parts = [part]
+    for number in range(1, len(heads)):
+        if len(part) > 1 and used + widths[number] + _BORDER > console.width:
+            part, used = [0], widths[0] + _BORDER + 1
+            parts.append(part)
+        part.append(number)
+        used += widths[number] + _BORDER
+    for place, columns in enumerate(parts):
+        table = Table(title=Text(title) if place == 0 and title else None)
+        for number in columns:
+            folded_head = Text(textwrap.fill(heads[number], max(1, widths[number])))
+            if number in words:
+                table.add_column(folded_head, overflow="fold", min_width=widths[number])
+            else:
+                table.add_column(folded_head, justify="right", no_wrap=True, min_width=widths[number])
+        for row, style, end in zip(cells, styles or [None] * len(cells), ends or [False] * len(cells), strict=True):
+            table.add_row(*(row[number] for number in columns), style=style, end_section=end)
+        console.print(table)
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """A number with so many digits, or that it is none."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else "not finite"
+
+
+def error_text(value: float, error: float) -> str:
+    """A number with its standard error, if it has one."""
+    return f"{value:.4g} ± {error:.2g}" if math.isfinite(error) else number_text(value)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """How far a command has come: a bar with the time left on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, total: float, redraw: bool = True) -> None:
+        """``total`` work, in any unit. Without ``redraw`` no thread redraws the bar: it would disturb what is timed."""
+        self._total, self._begun, self._stage_work = total, 0.0, 0.0
+        self._started = self._shown = time.monotonic()
+        self._bar = bars.Progress(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=20),
+            bars.TaskProgressColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[left]}"),
+            console=ERRORS,
+            disable=not ERRORS.is_terminal,
+            transient=True,
+            auto_refresh=redraw,
+        )
+        self._task = self._bar.add_task("", total=total, left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, name: str, work: float) -> None:
+        """Begin a stage of this much work; what was begun before is done."""
+        self._begun += self._stage_work
+        self._stage_work = work
+        self.show(name, self._begun, now=True)
+
+    def stage(self, name: str, units: float, weight: float = 1.0) -> Callable[[float], None]:
+        """Begin a stage of so many units, each of this much work; the result is told how many of them are done."""
+        self.begin(name, units * weight)
+        begun = self._begun
+        return lambda done: self.show(name, begun + done * weight)
+
+    def show(self, text: str, done: float, kept: float = 0.0, now: bool = False) -> None:
+        """Say what is going on, and how much is done; ``kept`` of it from before, which says nothing of the speed."""
+        moment = time.monotonic()
+        elapsed, fresh = moment - self._started, done - kept
+        seconds = elapsed * (self._total - done) / fresh if fresh > 0 else 0.0
+        left = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        left = f"about {left} left" if fresh > 0 else ""
+        since = moment - self._shown
+        if ERRORS.is_terminal:
+            if now or since >= _REFRESH or done >= self._total:
+                self._shown = moment
+                self._bar.update(self._task, completed=done, description=text, left=left, refresh=now)
+        elif since >= _PLAIN_SECONDS:
+            self._shown = moment
+            say(ERRORS, f"{text}: {done / self._total:.0%} done{left and ', '}{left}")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def check_files(*files: Path | None) -> None:
+    """Refuse files that could not be written later, before any work is done."""
     for file in files:
-        if file is not None and not file.parent.is_dir():
+        if file is None:
+            continue
+        if not file.parent.is_dir():
             raise InputError(f"There is no folder {shortened(str(file.parent))} to write {file.name} in.")
+        if file.exists() and not file.is_file():
+            raise InputError(f"Cannot write {file}: it is not an ordinary file.")
+        _try_writing(file.parent, file)
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder, made if it is not there, and tried, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failed:
+        raise InputError(f"Cannot write {folder}: {failed.strerror or failed}.") from failed
+    _try_writing(folder, folder)
+    return folder
+
+
+def _try_writing(folder: Path, name: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as failed:
+        raise InputError(f"Cannot write {name}: {failed.strerror or failed}.") from failed
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    """Write a value as a JSON file, whole or not at all; a number that is not finite is null."""
+    write_whole(path, (json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,20 +3,63 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
 
-from ridgeformer.cli.terminal import File, Folder, check_folders, output_console, write_json
+from ridgeformer.cli.terminal import (
+    ERRORS,
+    Count,
+    File,
+    Folder,
+    Progress,
+    check_files,
+    number_text,
+    output_console,
+    print_table,
+    say,
+    write_json,
+)
+from ridgeformer.core.distributions import NoisePrior, load_noise
 from ridgeformer.core.validation import InputError
 from ridgeformer.training.config import TrainConfig
 
+if TYPE_CHECKING:
+    from ridgeformer.evaluation import Evaluation
+    from ridgeformer.training.stages import StepInfo
+    from ridgeformer.training.train import TrainResult
 
-def train_command(default: TrainConfig) -> Callable[..., int]:
-    """The command, with the settings that flags start from."""
+_BAYES_SEQUENCES = 16_384  # to show the Bayes limit within a percent or two after half a second
+
+
+PRIORS = tyro.constructors.ConstructorRegistry()
+"""Tells tyro how to read the noise prior of a `TrainConfig`."""
+
+
+@PRIORS.primitive_rule
+def _prior_rule(kind: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    if kind.type != NoisePrior | str:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="SPEC",
+        instance_from_str=lambda texts: load_noise(texts[0]),
+        is_instance=lambda value: True,
+        str_from_instance=lambda prior: [prior if isinstance(prior, str) else prior.spec],
+    )
+
+
+def train_command(arguments: Sequence[str]) -> Callable[..., int]:
+    """The command; flags start from the settings in the file that --config names, if the arguments have it."""
+    default = _settings_from_file(arguments)
+    names = {f"--{field.name}" for field in fields(TrainConfig)}
+    given = {flag for flag in (argument.partition("=")[0] for argument in arguments) if flag in names}
 
     def train(
         settings: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = default,
@@ -24,85 +67,174 @@ def train_command(default: TrainConfig) -> Callable[..., int]:
         resume: Folder = None,
         overwrite: bool = False,
         config: File = None,
-        threads: int | None = None,
+        threads: Count = None,
         tensorboard: Folder = None,
         json: File = None,
     ) -> int:
-        """Train one model and measure it on fresh sequences.
+        """Train one model, measure it on fresh sequences, and keep it.
 
         Args:
             settings: What to train.
-            out: Keep the run in this folder; it can then go on after any interruption.
-            resume: Go on with the run in this folder; all other settings are taken from it.
+            out: Keep the run in this folder; by default in a new one in runs, named after what is trained.
+            resume: Go on with the run in this folder, with its own settings.
             overwrite: Replace a run that is already in --out.
             config: Read settings from a JSON file; flags given beside it win.
-            threads: Threads to use; the result does not depend on it.
+            threads: Threads to use, by default one for each core; the result does not depend on it.
             tensorboard: Also log losses for TensorBoard in this folder (needs ridgeformer[tensorboard]).
             json: Also write the result as JSON.
         """
-        return run_training(settings, out, resume, overwrite, threads, tensorboard, json)
+        if resume is not None:
+            own = {"--noise"} if settings.own_prior else set()  # which no file can bring back
+            chosen = {"--out": out, "--overwrite": overwrite, "--config": config, **dict.fromkeys(given - own, True)}
+            for flag in (flag for flag, value in chosen.items() if value):
+                raise InputError(f"--resume goes on with a run where and as it is: leave out {flag}.")
+        elif overwrite and out is None:
+            raise InputError("--overwrite replaces the run in --out: name that folder.")
+        return run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
 
     return train
 
 
 def run_training(
     config: TrainConfig,
-    out: Path | None = None,
-    resume: Path | None = None,
+    out: Path | None,
+    resume: bool = False,
     overwrite: bool = False,
     threads: int | None = None,
     tensorboard: Path | None = None,
     json: Path | None = None,
 ) -> int:
-    """Train with a progress display, print the verdict and where the files are."""
-    from ridgeformer.cli.training_progress import TrainProgress, result_table
-    from ridgeformer.training.recipes import legs
+    """Train with a progress display, print the verdict and where the files are.
+
+    To ``resume``, settings are those of the run in ``out``. Without ``out`` a new folder is chosen.
+    """
     from ridgeformer.training.run_directory import RunDirectory
     from ridgeformer.training.train import train
+    from ridgeformer.zoo import load
 
-    check_folders(json)
-    if resume is not None:
-        if out is not None or overwrite:
-            raise InputError("--resume goes on with a run where it is: leave out --out and --overwrite.")
-        out, config = resume, RunDirectory(resume).config()
-    errors = Console(stderr=True)
-    steps = sum(leg.steps for leg in legs(config))
+    check_files(json)
+    start = None if resume or config.start is None else load(config.start)  # refused before there is a folder
+    out = _free_folder(config) if out is None else out
+    config = RunDirectory(out).config(config.own_prior) if resume else config
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(TrainProgress(config, steps, errors))
-        callbacks: list[Callable[..., None]] = [progress]
+        display = stack.enter_context(TrainingDisplay(config))
+        callbacks: list[Callable[[StepInfo], None]] = [display.show]
         if tensorboard is not None:
-            from ridgeformer.training.tensorboard import TensorBoardLog
+            from ridgeformer.training.callbacks import TensorBoardLog
 
             callbacks.append(stack.enter_context(TensorBoardLog(tensorboard)))
         result = train(
             config,
             out=out,
-            resume=resume is not None,
+            resume=resume,
             overwrite=overwrite,
             callbacks=callbacks,
-            on_message=lambda message: errors.print(f"ridgeformer: {message}", highlight=False),
+            on_message=lambda message: say(ERRORS, f"ridgeformer: {message}"),
             threads=threads,
+            given=start,
         )
+    _print_result(config, result, display.bayes)
     console = output_console()
-    console.print(result_table(config, result, progress.bayes_limit))
-    if out is not None:
-        files = ", ".join(str(out / name) for name in ("model.safetensors", "result.json", "history.jsonl"))
-        console.print(f"Files: {files}", soft_wrap=True, highlight=False)
-        console.print(
-            f"Try next: ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile",
-            soft_wrap=True,
-            highlight=False,
-        )
+    say(console, f"Files: {', '.join(str(out / n) for n in ('model.safetensors', 'result.json', 'history.jsonl'))}")
+    say(console, f"Try next: ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile")
     if json is not None:
         write_json(json, {"config": config.as_json(), **result.as_json()})
     return 0
 
 
-def config_from_arguments(arguments: list[str]) -> TrainConfig:
-    """The settings in the file named by --config, if there is one: what the other flags start from."""
-    for number, argument in enumerate(arguments):
-        if argument.startswith("--config="):
-            return TrainConfig.from_file(Path(argument.removeprefix("--config=")))
-        if argument == "--config" and number + 1 < len(arguments):
-            return TrainConfig.from_file(Path(arguments[number + 1]))
-    return TrainConfig()
+def _settings_from_file(arguments: Sequence[str]) -> TrainConfig:
+    file, noise = (_value_of(flag, arguments) for flag in ("--config", "--noise"))
+    if file is None:
+        return TrainConfig()
+    return TrainConfig.from_file(Path(file), None if noise is None else load_noise(noise))
+
+
+def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
+    """What follows a flag, after a space or an equals sign."""
+    for argument, following in pairwise([*arguments, ""]):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            return (value if equals else following) or None
+    return None
+
+
+def _free_folder(config: TrainConfig) -> Path:
+    """A folder in runs that is not there yet, named like a model of the zoo: full-7-uniform-5, full-7-uniform-5-2."""
+    from ridgeformer.reproduction.cells import zoo_name
+
+    name = zoo_name(config.kind, config.layers, config.noise_spec, config.seed, config.heads)
+    name = re.sub(r"[^\w.+-]+", "-", name).strip("-")  # a prior of one's own may have any spec
+    return next(
+        folder for number in count(1) if not (folder := Path("runs", name + f"-{number}" * (number > 1))).exists()
+    )
+
+
+class TrainingDisplay:
+    """A callback of `ridgeformer.train`: losses, the Bayes limit and the paper's number, speed and time left.
+
+    All are adjusted losses. A stage that trains on the paper's sampled objective has losses that contain that of the
+    oracle, ridge regression that is told σ; its mean is taken off.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        from ridgeformer.baselines import Bayes
+        from ridgeformer.evaluation import evaluate
+        from ridgeformer.training.recipes import stages_of
+
+        stages = stages_of(config)
+        self._sampled = {stage.name for stage in stages if getattr(stage, "objective", "exact") == "sampled"}
+        self._name = f"{config.kind}, {config.layers} layers, {config.noise_spec}"
+        self.bayes = evaluate(Bayes(config.task.prior), config.task, _BAYES_SEQUENCES)
+        printed = _printed_cell(config)
+        paper = "" if printed is None else f", paper {printed:g}"
+        self._limits = f"Bayes limit {self.bayes.adjusted_loss:.3g}{paper}"
+        self._progress = Progress(sum(stage.steps for stage in stages))
+        self._started, self._first = time.monotonic(), -1
+
+    def __enter__(self) -> TrainingDisplay:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.__exit__(*error)
+
+    def show(self, info: StepInfo) -> None:
+        """Show a step."""
+        if self._first < 0:
+            self._started, self._first = time.monotonic(), info.total
+        speed = (info.total - self._first) / max(time.monotonic() - self._started, 1e-9)
+        self._progress.show(f"{self.text(info)}, {speed:.0f} steps/s", info.total, kept=self._first - 1)
+
+    def text(self, info: StepInfo) -> str:
+        """What is said of a step."""
+        oracle = self.bayes.loss - self.bayes.adjusted_loss if info.stage in self._sampled else 0.0
+        losses = f"adjusted loss {info.loss - oracle:.4g}, smoothed {info.smoothed - oracle:.4g}"
+        return f"{self._name} · {info.stage}: {losses} ({self._limits})"
+
+
+def _printed_cell(config: TrainConfig) -> float | None:
+    """What the paper printed for this model and task, if it did."""
+    from ridgeformer.reproduction.paper import printed_loss
+
+    if (config.dim, config.examples, config.heads) != (10, 20, 1):
+        return None
+    return printed_loss(config.kind, config.layers, config.noise_spec)
+
+
+def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -> None:
+    """The verdict on the run beside the paper's number and the Bayes limit."""
+    measured, label = result.evaluation, f"{config.kind}, {config.layers} layers"
+    rows = [[label, *_numbers(measured), f"trained here in {result.seconds:.0f} s"]]
+    printed = _printed_cell(config)
+    if printed is not None:
+        rows.insert(0, [label, f"{printed:g}", "", "", "", "", "printed in the paper"])
+    rows.append(["Bayes limit", f"{bayes.adjusted_loss:.3g}", "", "", "", "", f"on {bayes.sequences:,} sequences"])
+    setting = f"σ ~ {config.noise_spec}, d = {config.dim}, n = {config.examples}"
+    title = f"Adjusted loss on {measured.sequences:,} fresh sequences, {setting}"
+    heads = ("model", "adjusted loss", "± s.e.", "median", "p99", "largest", "source")
+    print_table(output_console(), title, heads, rows, words=(0, 6))
+
+
+def _numbers(found: Evaluation) -> list[str]:
+    values = (found.adjusted_loss, found.standard_error, found.median, found.p99, found.maximum)
+    return [number_text(value) for value in values]

@@ -6,16 +6,27 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.table import Table
 
-from ridgeformer.cli.terminal import File, output_console, write_json
-from ridgeformer.zoo import build_zoo, zoo_entries
+from ridgeformer.cli.terminal import (
+    File,
+    Folder,
+    argument,
+    check_files,
+    make_folder,
+    output_console,
+    print_table,
+    say,
+    write_json,
+)
+from ridgeformer.core.validation import InputError, shortened
+from ridgeformer.zoo import zoo_entries
 
 
 def zoo(
-    names: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT…")]] = (),
-    build: Annotated[Path | None, tyro.conf.arg(metavar="RUNS")] = None,
-    into: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    names: tyro.conf.Positional[Annotated[tuple[str, ...], argument("TEXT…")]] = (),
+    sha256: bool = False,
+    build: Annotated[Path | None, argument("RUNS")] = None,
+    into: Folder = None,
     json: File = None,
 ) -> int:
     """List the trained models that come with the package, with their measured losses.
@@ -24,27 +35,36 @@ def zoo(
 
     Args:
         names: Only models whose names contain one of these texts.
-        build: Make a zoo from the run directories that 'ridgeformer reproduce --train' left in this folder.
-        into: Where to put it; by default into the package itself.
+        sha256: Also show the beginning of each file's SHA-256; --json has all of it.
+        build: Instead, make a zoo from the run directories that 'ridgeformer reproduce --train' left in this folder.
+        into: Where --build puts it; by default into the package itself.
         json: Also write the list as JSON.
     """
     console = output_console()
     if build is not None:
-        written = build_zoo(build, into)
-        console.print(f"{len(written)} models, {sum(written.values()):,} bytes in all.", highlight=False)
+        if names or sha256 or json is not None:
+            raise InputError("--build makes a zoo and lists nothing: it goes with --into only.")
+        from ridgeformer.reproduction.grid import build_zoo
+
+        written = build_zoo(build, None if into is None else make_folder(into))
+        say(console, f"{len(written)} models, {sum(written.values()):,} bytes in all.")
         return 0
+    if into is not None:
+        raise InputError("--into says where --build puts a zoo: it does nothing without --build.")
+    check_files(json)
     entries = [entry for entry in zoo_entries() if not names or any(text in entry.name for text in names)]
-    title = "Adjusted loss when trained; 'ridgeformer evaluate NAME --baselines' measures again"
-    table = Table("name", "adjusted loss", "± s.e.", "largest", "sequences", "sha256", title=title)
+    if not entries:
+        raise InputError(f"No model of the zoo has {' or '.join(map(shortened, names))} in its name.")
+    rows = []
     for entry in entries:
         found = entry.evaluation
         numbers = (f"{found['adjusted_loss']:.4g}", f"{found['standard_error']:.1g}", f"{found['maximum']:.3g}")
-        table.add_row(entry.name, *numbers, f"{found['sequences']:,}", entry.sha256[:12])
-    console.print(table)
-    console.print(f"{len(entries)} models.", highlight=False)
+        rows.append([entry.name, *numbers, f"{found['sequences']:,}", *([entry.sha256[:12]] if sha256 else [])])
+    title = "Adjusted loss when trained; 'ridgeformer evaluate NAME --baselines' measures again"
+    heads = ("name", "adjusted loss", "± s.e.", "largest", "sequences", *(("sha256",) if sha256 else ()))
+    print_table(console, title, heads, rows)
+    say(console, f"{len(entries)} models.")
     if json is not None:
-        rows = [
-            {"name": e.name, "sha256": e.sha256, "evaluation": e.evaluation, "training": e.training} for e in entries
-        ]
-        write_json(json, rows)
+        kept = ("name", "sha256", "evaluation", "training")
+        write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])
     return 0

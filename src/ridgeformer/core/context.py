@@ -24,9 +24,20 @@ class Spectrum(NamedTuple):
         return np.einsum("bij,bj->bi", self.vectors, filtered)
 
 
+_ASYMMETRY = 1e-5  # of the largest entry of G: products in float32 leave 1e-6
+
+
 @dataclass(frozen=True)
 class Context:
-    """A batch of contexts, each reduced to G = Σ_i e_i e_iᵀ over its tokens e_i = (x_i, y_i)."""
+    """A batch of contexts, each reduced to G = Σ_i e_i e_iᵀ over its tokens e_i = (x_i, y_i).
+
+    ``Context(gram, examples)`` takes Gram matrices (batch, d + 1, d + 1) and n; `Context.from_tokens` takes the tokens
+    themselves. Raises `InputError` for matrices that are not finite, not symmetric or of another shape.
+
+    >>> context = Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])
+    >>> context.gram.tolist(), context.examples, context.ridge(0.0).round(6).tolist()
+    ([[[5.0, 10.0], [10.0, 20.0]]], 2, [[2.0]])
+    """
 
     gram: Array
     """(batch, p, p), symmetric."""
@@ -37,6 +48,8 @@ class Context:
         gram = finite_array("gram", self.gram, ("batch", "p", "p"))
         if gram.shape[1] != gram.shape[2] or gram.shape[1] < 2:
             raise InputError(f"gram must have the shape (batch, dim + 1, dim + 1), not {gram.shape}.")
+        if (np.abs(gram - gram.transpose(0, 2, 1)) > _ASYMMETRY * np.abs(gram).max(initial=0.0)).any():
+            raise InputError("gram must be symmetric: it is the sum of e eᵀ over the tokens e of a context.")
         object.__setattr__(self, "gram", gram)
         object.__setattr__(self, "examples", whole_number("examples", self.examples, 1))
 
@@ -46,6 +59,14 @@ class Context:
         X, y = check_tokens(X, y)
         tokens = np.concatenate([X, y[..., None]], axis=-1)
         return cls(tokens.transpose(0, 2, 1) @ tokens, X.shape[1])
+
+    @classmethod
+    def unchecked(cls, gram: Array, examples: int) -> Context:
+        """From Gram matrices that the package computed itself: nothing is looked at again."""
+        context = object.__new__(cls)
+        object.__setattr__(context, "gram", gram)
+        object.__setattr__(context, "examples", examples)
+        return context
 
     @property
     def dim(self) -> int:

@@ -1,15 +1,26 @@
-"""Priors over the noise level σ: what contexts are drawn with, and what the Bayes limit integrates over."""
+"""Priors over the noise level σ: what contexts are drawn with, and what the Bayes limit integrates over.
+
+A prior is any object with the methods of `NoisePrior`. Those of this package are in `PRIORS` and can be written as a
+spec, such as ``uniform:5``. Yours are passed as objects, or named on the shell as ``module:Class(arguments)``. Files
+keep the name of a prior, and nothing is ever imported because a file says so.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import math
 import re
+import sys
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError, nonnegative, whole_number
+from ridgeformer.core.registry import Registry
+from ridgeformer.core.validation import InputError, nonnegative, shortened, whole_number
 
 _LEVEL = "A noise level σ"
 _VARIANCE_NODES = 64  # of the quadrature of E σ²: exact for the priors of this package
@@ -17,9 +28,10 @@ _VARIANCE_NODES = 64  # of the quadrature of E σ²: exact for the priors of thi
 
 @runtime_checkable
 class NoisePrior(Protocol):
-    """All that the package asks of a prior; write these two methods to bring your own.
+    """All that the package asks of a prior; write these to bring your own. docs/extending.md has an example.
 
-    ``spec`` names the prior in files and tables; `parse_noise` reads the specs of the priors defined here.
+    >>> isinstance(Uniform(5), NoisePrior)
+    True
     """
 
     @property
@@ -38,9 +50,15 @@ class NoisePrior(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Every context has the same σ."""
+    """Every context has the same σ ≥ 0.
+
+    >>> Fixed(2).spec
+    'fixed:2'
+    """
 
     sigma: float
+    name: ClassVar[str] = "fixed"
+    form: ClassVar[str] = "fixed:1"
 
     def __post_init__(self) -> None:
         nonnegative(_LEVEL, self.sigma)
@@ -55,19 +73,29 @@ class Fixed:
     def quadrature(self, nodes: int) -> tuple[Array, Array]:
         return np.array([float(self.sigma)]), np.ones(1)
 
+    def title(self) -> str:
+        return f"σ = {self.sigma:g}"
+
+    @classmethod
+    def read(cls, text: str) -> Fixed | None:
+        return cls(float(text))
+
 
 @dataclass(frozen=True)
 class Uniform:
-    """σ ~ U(low, high)."""
+    """σ ~ U(low, high), 0 ≤ low ≤ high.
+
+    >>> Uniform(5), Uniform(3, low=1).spec
+    (Uniform(high=5, low=0.0), 'uniform:1-3')
+    """
 
     high: float
     low: float = 0.0
+    name: ClassVar[str] = "uniform"
+    form: ClassVar[str] = "uniform:5"
 
     def __post_init__(self) -> None:
-        nonnegative(_LEVEL, self.low)
-        nonnegative(_LEVEL, self.high)
-        if self.low > self.high:
-            raise InputError(f"A uniform noise prior needs low ≤ high, not {self.low:g} and {self.high:g}.")
+        _check_bounds("uniform", self.low, self.high)
 
     @property
     def spec(self) -> str:
@@ -83,12 +111,69 @@ class Uniform:
         points, weights = np.polynomial.legendre.leggauss(nodes)  # on [−1, 1], weights summing to 2
         return self.low + (self.high - self.low) * (points + 1) / 2, weights / 2
 
+    def title(self) -> str:
+        return "no noise (σmax = 0)" if self.high == 0 else f"σ ~ U({self.low:g}, {self.high:g})"
+
+    @classmethod
+    def read(cls, text: str) -> Uniform | None:
+        bounds = re.fullmatch(f"(?:({_NUMBER})-)?({_NUMBER})", text)
+        return cls(float(bounds[2]), float(bounds[1] or 0)) if bounds else None
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """ln σ ~ U(ln low, ln high), 0 < low ≤ high: every octave of σ is equally likely.
+
+    >>> LogUniform(0.1, 10).spec
+    'loguniform:0.1-10'
+    """
+
+    low: float
+    high: float
+    name: ClassVar[str] = "loguniform"
+    form: ClassVar[str] = "loguniform:0.1-10"
+
+    def __post_init__(self) -> None:
+        _check_bounds("loguniform", self.low, self.high)
+        if self.low == 0:
+            raise InputError("A loguniform noise prior needs low > 0.")
+
+    @property
+    def spec(self) -> str:
+        return f"loguniform:{_text(self.low)}-{_text(self.high)}"
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        return self._levels(rng.random(size))
+
+    def quadrature(self, nodes: int) -> tuple[Array, Array]:
+        points, weights = np.polynomial.legendre.leggauss(whole_number("nodes", nodes, 1))
+        return self._levels((points + 1) / 2), weights / 2
+
+    def _levels(self, share: Array) -> Array:
+        """σ at shares between 0 and 1 of the way from ln low to ln high; rounding must not leave the support."""
+        exponent = math.log(self.low) + (math.log(self.high) - math.log(self.low)) * share
+        return np.clip(np.exp(exponent), self.low, self.high)
+
+    def title(self) -> str:
+        return f"ln σ ~ U(ln {self.low:g}, ln {self.high:g})"
+
+    @classmethod
+    def read(cls, text: str) -> LogUniform | None:
+        bounds = re.fullmatch(f"({_NUMBER})-({_NUMBER})", text)
+        return cls(float(bounds[1]), float(bounds[2])) if bounds else None
+
 
 @dataclass(frozen=True)
 class Categorical:
-    """σ is one of a few levels, each equally likely."""
+    """σ is one of a few levels, each equally likely.
+
+    >>> Categorical((1, 3)).spec
+    'categorical:1+3'
+    """
 
     levels: tuple[float, ...]
+    name: ClassVar[str] = "categorical"
+    form: ClassVar[str] = "categorical:1+3"
 
     def __post_init__(self) -> None:
         if not isinstance(self.levels, tuple | list) or not self.levels:
@@ -107,6 +192,19 @@ class Categorical:
     def quadrature(self, nodes: int) -> tuple[Array, Array]:
         return np.asarray(self.levels, float), np.full(len(self.levels), 1 / len(self.levels))
 
+    def title(self) -> str:
+        return f"σ ∈ {{{', '.join(f'{level:g}' for level in self.levels)}}}"
+
+    @classmethod
+    def read(cls, text: str) -> Categorical | None:
+        return cls(tuple(float(level) for level in text.split("+")))
+
+
+PRIORS: Registry[Any] = Registry("noise prior")
+"""The priors that specs can name: ``name:text`` is what the class's ``read(text)`` makes of the text, or None."""
+for _prior in (Uniform, LogUniform, Categorical, Fixed):
+    PRIORS.add(_prior)
+
 
 def mean_variance(prior: NoisePrior) -> float:
     """E σ²."""
@@ -114,33 +212,93 @@ def mean_variance(prior: NoisePrior) -> float:
     return float(weights @ levels**2)
 
 
+def is_builtin(prior: NoisePrior) -> bool:
+    """Whether the prior is one of this package's, which its spec brings back."""
+    return type(prior) in PRIORS.values()
+
+
+def prior_name(prior: NoisePrior) -> str:
+    """``module:Class`` of a prior: what files keep of one that is not of this package."""
+    return f"{type(prior).__module__}:{type(prior).__qualname__}"
+
+
+def prior_title(prior: str | NoisePrior) -> str:
+    """A prior as figures write it: σ ~ U(0, 5) for uniform:5, σ ∈ {1, 3} for categorical:1+3, else σ ~ its spec."""
+    parsed = parse_noise(prior)
+    return str(parsed.title()) if is_builtin(parsed) else f"σ ~ {parsed.spec}"  # type: ignore[attr-defined]
+
+
 def parse_noise(spec: str | NoisePrior) -> NoisePrior:
-    """A prior from its spec: ``uniform:5``, ``uniform:1-3``, ``categorical:1+3``, ``fixed:1``; priors pass through."""
+    """A prior of this package from its spec; objects with the methods of a prior pass through.
+
+    Specs are ``uniform:5``, ``uniform:1-3``, ``loguniform:0.1-10``, ``categorical:1+3`` and ``fixed:1``. Raises
+    `InputError` for anything else. Nothing is ever imported: specs may come from files.
+
+    >>> parse_noise("uniform:1-3")
+    Uniform(high=3.0, low=1.0)
+    """
     if not isinstance(spec, str):
         if isinstance(spec, NoisePrior) and not isinstance(spec, type):
             return spec
         raise InputError(f"A noise prior is a spec like 'uniform:5' or has sample, quadrature and spec; not {spec!r}.")
-    kind, _, text = spec.partition(":")
+    name, _, text = spec.partition(":")
     try:
-        if kind == "fixed":
-            return Fixed(float(text))
-        if kind == "uniform":
-            bounds = re.fullmatch(f"(?:({_NUMBER})-)?({_NUMBER})", text)
-            if bounds:
-                return Uniform(float(bounds[2]), float(bounds[1] or 0))
-        if kind == "categorical":
-            return Categorical(tuple(float(level) for level in text.split("+")))
-    except InputError:
-        raise
-    except ValueError:
-        pass
-    raise InputError(
-        f"Cannot read the noise prior {spec!r}; write uniform:5, uniform:1-3, categorical:1+3 or fixed:1 (σ ≥ 0)."
-    )
+        prior = PRIORS[name].read(text) if name in PRIORS else None
+    except ValueError:  # not a number
+        prior = None
+    if prior is None:
+        forms = ", ".join(prior_class.form for prior_class in PRIORS.values())
+        raise InputError(f"Cannot read the noise prior {shortened(spec)}; write for example {forms} (σ ≥ 0).")
+    return prior
+
+
+def load_noise(text: str | NoisePrior) -> NoisePrior:
+    """As `parse_noise`, and a prior of your own as ``module:Class`` or ``module:Class(1, high=3)``: for the shell only.
+
+    The module is imported from the current folder or wherever Python finds it, because you asked for it by name;
+    arguments are plain literals.
+    """
+    if not isinstance(text, str):
+        return parse_noise(text)
+    own = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(\(.*\))?", text)
+    if own is None or own[1] in PRIORS:
+        return parse_noise(text)
+    arguments, keywords = _literals(own[3] or "()", text)
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        make = getattr(importlib.import_module(own[1]), own[2])
+        return parse_noise(make(*arguments, **keywords))
+    except ImportError as missing:
+        raise InputError(
+            f"Cannot import {own[1]}, which the noise prior {shortened(text)} is in: {missing}."
+        ) from missing
+    except AttributeError as missing:
+        raise InputError(f"{own[1]} has no {own[2]}, which the noise prior {shortened(text)} names.") from missing
+    except (TypeError, ValueError) as unfit:
+        raise InputError(f"Cannot make the noise prior {shortened(text)}: {unfit}.") from unfit
+
+
+def _literals(call: str, text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments written as in a call, numbers and strings only."""
+    try:
+        parsed = ast.parse(f"f{call}", mode="eval").body
+        assert isinstance(parsed, ast.Call)
+        named = {word.arg: ast.literal_eval(word.value) for word in parsed.keywords}
+        return [ast.literal_eval(value) for value in parsed.args], {name or "": value for name, value in named.items()}
+    except (SyntaxError, ValueError, AssertionError) as wrong:
+        raise InputError(f"The arguments of the noise prior {shortened(text)} must be plain numbers.") from wrong
 
 
 # A plain pattern, because the dash of uniform:1-3 must not be taken for that of 1e-3.
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+def _check_bounds(name: str, low: float, high: float) -> None:
+    nonnegative(_LEVEL, low)
+    nonnegative(_LEVEL, high)
+    if low > high:
+        raise InputError(f"A {name} noise prior needs low ≤ high, not {low:g} and {high:g}.")
 
 
 def _text(level: float) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.backend import engine, uses_kernels
 from ridgeformer.core.context import Context, check_tokens
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.task import BACKENDS
-from ridgeformer.core.validation import InputError, finite_array, one_of
+from ridgeformer.core.validation import InputError, finite_array, instance
 
 
 def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> list[Array]:
@@ -22,11 +22,16 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
 
     X (batch, n, d), y (batch, n), queries (batch, m, d) → L + 1 arrays (batch, n + m, d + 1). A query token is
     (x_t, 0); attention sums over the n context tokens only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
+    Raises `InputError` for arrays that are not finite or do not fit.
+
+    >>> import ridgeformer as rf
+    >>> trace = rf.transform_tokens(rf.LinearTransformer.init("diag", layers=2, dim=1), [[[1.0]]], [[2.0]], [[[3.0]]])
+    >>> len(trace), trace[0].tolist()
+    (3, [[[1.0, 2.0], [3.0, 0.0]]])
     """
     X, y = check_tokens(X, y)
     queries = _check_queries(queries, X)
-    if X.shape[2] != model.dim:
-        raise InputError(f"The model was made for {model.dim} features; these contexts have {X.shape[2]}.")
+    check_model(model, X.shape[2])
     P, Q = model.attention_matrices()
     n = X.shape[1]
     unknown = np.zeros((*queries.shape[:2], 1), queries.dtype)
@@ -47,7 +52,15 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
 
 
 def token_predictions(model: LinearTransformer, X: Any, y: Any, queries: Any) -> Array:
-    """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer."""
+    """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer.
+
+    Arguments are those of `transform_tokens`. `predict` gives the same numbers sooner.
+
+    >>> import ridgeformer as rf
+    >>> model = rf.LinearTransformer.init("diag", layers=2, dim=1)
+    >>> rf.token_predictions(model, [[[1.0]]], [[2.0]], [[[3.0]]]).shape
+    (1, 1)
+    """
     X, y = check_tokens(X, y)
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its predictions
         return -transform_tokens(model, X, y, queries)[-1][:, X.shape[1] :, -1]
@@ -85,6 +98,15 @@ def gram_weights(model: LinearTransformer, gram: Array) -> Array:
         return -query_rows(maps)[0][:, :-1]
 
 
+def check_model(model: Any, dim: int) -> LinearTransformer:
+    """The model, if it is one and was made for so many features."""
+    hint = f" Read it first: rf.load({model!r})." if isinstance(model, str) else ""
+    instance("model", model, LinearTransformer, hint)
+    if model.dim != dim:
+        raise InputError(f"The model was made for {model.dim} features; these contexts have {dim}.")
+    return model
+
+
 def context_weights(
     model: LinearTransformer,
     context: Context,
@@ -92,20 +114,31 @@ def context_weights(
     backend: str = "auto",
     threads: int | None = None,
 ) -> Array:
-    """Implicit weights (batch, d) of contexts given as Gram statistics, after the first ``layers`` layers."""
-    one_of("backend", backend, BACKENDS)
-    if context.dim != model.dim:
-        raise InputError(f"The model was made for {model.dim} features; these contexts have {context.dim}.")
-    model = model.first_layers(layers)
+    """Implicit weights ŵ of contexts that are given as Gram matrices.
+
+    Parameters
+    ----------
+    model: made for the same number of features.
+    context: a batch of contexts.
+    layers: read out after this many layers; None for all.
+    backend: "reference" is NumPy, "fused" the compiled kernels, "auto" whichever is sooner done.
+    threads: of the kernels; None for one per core.
+
+    Returns (batch, d) weights in the wider precision of model and context: the model predicts <ŵ, x> for any query x.
+    They are NaN or infinite where the model explodes. Raises `InputError` if model and context do not fit.
+
+    >>> import ridgeformer as rf
+    >>> draw = rf.Task(dim=10, examples=20).draw_contexts(5, seed=0)
+    >>> rf.context_weights(rf.load("diag-4-uniform-5"), draw.context).shape
+    (5, 10)
+    """
+    model = check_model(model, instance("context", context, Context).dim).first_layers(layers)
     dtype = np.result_type(model.dtype, context.gram)
     model, gram = model.astype(dtype), context.gram.astype(dtype, copy=False)
     work = len(gram) * model.layers * (model.dim + 1) ** 3
-    if backend == "reference" or (backend == "auto" and work < _WORTH_COMPILING):
-        return gram_weights(model, gram)
-    from ridgeformer.kernels import engine
-
-    parameters = model.attention_matrices() if model.kind == "full" else model.omega()
-    return engine.weights_from_gram(parameters, gram, threads=threads)
+    if uses_kernels(backend, work >= _WORTH_COMPILING):
+        return engine().weights(model.compiled(), gram, threads=threads)
+    return gram_weights(model, gram)
 
 
 def implicit_weights(
@@ -116,10 +149,15 @@ def implicit_weights(
     backend: str = "auto",
     threads: int | None = None,
 ) -> Array:
-    """ŵ (batch, d) for features X (batch, n, d) and targets y (batch, n); the model predicts <ŵ, x> for any query x.
+    """Implicit weights ŵ (batch, d) for features X (batch, n, d) and targets y (batch, n).
 
-    ``layers``: read out after this many layers instead of all. ``backend``: "reference" is NumPy, "fused" the compiled
-    kernels, "auto" whichever is sooner done; they agree to rounding.
+    The model predicts <ŵ, x> for any query x. ``layers``, ``backend`` and ``threads`` are those of `context_weights`.
+    Raises `InputError` for arrays that are not finite, or of shapes that do not fit each other or the model.
+
+    >>> import ridgeformer as rf
+    >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
+    >>> rf.implicit_weights(rf.load("diag-4-uniform-5"), tokens.X, tokens.y).shape
+    (3, 10)
     """
     return context_weights(model, Context.from_tokens(X, y), layers, backend, threads)
 
@@ -133,7 +171,15 @@ def predict(
     backend: str = "auto",
     threads: int | None = None,
 ) -> Array:
-    """Predictions (batch, m) for queries (batch, m, d), given each context's examples X (batch, n, d), y (batch, n)."""
+    """Predictions (batch, m) for queries (batch, m, d), given each context's examples X (batch, n, d), y (batch, n).
+
+    ``layers``, ``backend`` and ``threads`` are those of `context_weights`; errors those of `implicit_weights`.
+
+    >>> import ridgeformer as rf
+    >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
+    >>> rf.predict(rf.load("diag-4-uniform-5"), tokens.X, tokens.y, tokens.query[:, None]).shape
+    (3, 1)
+    """
     X, y = check_tokens(X, y)
     queries = _check_queries(queries, X)
     return np.einsum("bmd,bd->bm", queries, implicit_weights(model, X, y, layers, backend, threads))

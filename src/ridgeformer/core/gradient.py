@@ -1,6 +1,6 @@
 """Loss and gradient in plain NumPy: the reference of the fused kernels, and where their formulas are derived.
 
-Forward (`ridgeformer.core.forward`):  T_l = I + Σ_k P_k G_l Q_k ,  G_{l+1} = T_l G_l T_lᵀ ,  c = r_0 with r_l = r_{l+1} T_l.
+Forward (`core.forward`):  T_l = I + Σ_k P_k G_l Q_k ,  G_{l+1} = T_l G_l T_lᵀ ,  c = r_0 with r_l = r_{l+1} T_l.
 
 Backward. Write ∂A for ∂loss/∂A, and D_l = 2 ∂G_l, kept symmetric. The loss depends on T_l through
 c = (r_{l+1} T_l)(T_{l−1} … T_0), and through G_{l+1} = T_l G_l T_lᵀ:
@@ -13,46 +13,86 @@ c = (r_{l+1} T_l)(T_{l−1} … T_0), and through G_{l+1} = T_l G_l T_lᵀ:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
+from ridgeformer.core.backend import BACKENDS
 from ridgeformer.core.forward import gram_weights, layer_maps, query_rows
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
+from ridgeformer.core.validation import finite_array, nonnegative, one_of
 
 EXPLODED = 1e12
 """A loss beyond which a context's gradient may overflow in float32: its intermediate values grow as powers of it."""
 
 
-def reference_loss_and_gradient(
-    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float = 0.0, importance: Array | None = None
-) -> tuple[Array, LinearTransformer]:
-    """Each context's loss, and the gradient of their mean as a model of the same kind.
+OBJECTIVES = ("exact", "sampled")
 
-    With ``saturation`` s > 0, the gradient of the mean of s·ln(1 + loss/s); contexts beyond `EXPLODED` count as zero.
-    ``importance`` (batch,) multiplies what each context adds to the gradient.
+
+@dataclass(frozen=True)
+class Options:
+    """What loss and gradient are asked for: one object from the caller to the kernels.
+
+    >>> Options(objective="sampled").exact
+    False
     """
+
+    objective: str = "exact"
+    """"exact" is ½‖ŵ − w*‖², whose mean is the adjusted loss; "sampled" is the paper's ½(ŷ − y_t)² with one query per
+    context. They have the same expected gradient."""
+    saturation: float = 0.0
+    """s > 0 makes the gradient that of the mean of s·ln(1 + loss/s), to which a context that explodes contributes
+    little, and one beyond `EXPLODED` nothing. The losses that are returned are the plain ones all the same."""
+    importance: Array | None = None
+    """(batch,) factors of what each context adds to the gradient, but not of the losses."""
+    backend: str = "auto"
+    """"reference" is NumPy, "fused" and "auto" the compiled kernels; they agree to rounding."""
+    threads: int | None = None
+    """Of the kernels; None for ``RIDGEFORMER_THREADS`` or one per core. Results do not depend on it."""
+
+    def __post_init__(self) -> None:
+        one_of("objective", self.objective, OBJECTIVES)
+        one_of("backend", self.backend, BACKENDS)
+        object.__setattr__(self, "saturation", nonnegative("saturation", self.saturation))
+        if self.importance is not None:
+            object.__setattr__(self, "importance", finite_array("importance", self.importance, ("batch",)))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the objective is the exact one."""
+        return self.objective == "exact"
+
+
+def reference_loss_and_gradient(
+    model: LinearTransformer, contexts: GramDraw, options: Options
+) -> tuple[Array, LinearTransformer]:
+    """Each context's loss, and the gradient of their mean as a model of the same kind."""
+    saturation, importance = options.saturation, options.importance
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the losses
         if saturation > 0:
-            losses, _ = score(gram_weights(model, contexts.gram), contexts, exact)
-            kept = losses < EXPLODED
-            if not kept.any():
+            losses, _ = score(gram_weights(model, contexts.gram), contexts, options.exact)
+            calm = losses < EXPLODED
+            if not calm.any():
                 return losses, model.replace({name: np.zeros_like(a) for name, a in model.parameters.items()})
-            remaining = GramDraw(*(array[kept] for array in contexts))
-            kept_importance = None if importance is None else importance[kept]
-            _, gradient = _loss_and_gradient(model, remaining, exact, saturation, kept_importance)
-            share = kept.mean(dtype=model.dtype)
+            remaining = GramDraw(*(array[calm] for array in contexts))
+            calm_options = replace(options, importance=None if importance is None else importance[calm])
+            _, gradient = _loss_and_gradient(model, remaining, calm_options)
+            share = calm.mean(dtype=model.dtype)
             return losses, model.replace({name: share * value for name, value in gradient.parameters.items()})
-        return _loss_and_gradient(model, contexts, exact, saturation, importance)
+        return _loss_and_gradient(model, contexts, options)
 
 
 def _loss_and_gradient(
-    model: LinearTransformer, contexts: GramDraw, exact: bool, saturation: float, importance: Array | None
+    model: LinearTransformer, contexts: GramDraw, options: Options
 ) -> tuple[Array, LinearTransformer]:
+    saturation, importance = options.saturation, options.importance
     P, Q = model.attention_matrices()
     maps, grams = layer_maps(model, contexts.gram.astype(model.dtype, copy=False))
     rows = query_rows(maps)
-    losses, weights_adjoint = score(-rows[0][:, :-1], contexts, exact)
+    losses, weights_adjoint = score(-rows[0][:, :-1], contexts, options.exact)
     if saturation > 0:
         weights_adjoint = weights_adjoint / (1 + losses / saturation)[:, None]
     if importance is not None:
@@ -72,7 +112,8 @@ def _loss_and_gradient(
             Q_gradient[layer, k] = np.einsum("bji,bjk->ik", P[layer, k] @ gram, map_adjoint)
             spread += P[layer, k].T @ product
         adjoint = T.transpose(0, 2, 1) @ adjoint @ T + spread + spread.transpose(0, 2, 1)
-    return losses, _restrict(model, P_gradient / len(losses), Q_gradient / len(losses))
+    own = KINDS[model.kind].gradient(model.parameters, P_gradient / len(losses), Q_gradient / len(losses))
+    return losses, model.replace(own)
 
 
 def score(weights: Array, contexts: GramDraw, exact: bool) -> tuple[Array, Array]:
@@ -87,16 +128,3 @@ def score(weights: Array, contexts: GramDraw, exact: bool) -> tuple[Array, Array
         return 0.5 * (difference**2).sum(axis=-1), difference
     error = np.einsum("bd,bd->b", weights - contexts.weights, contexts.query)
     return 0.5 * error**2, error[:, None] * contexts.query
-
-
-def _restrict(model: LinearTransformer, P_gradient: Array, Q_gradient: Array) -> LinearTransformer:
-    """The gradient with respect to the model's own parameters, given that with respect to dense P and Q."""
-    if model.kind == "full":
-        return model.replace({"P": P_gradient, "Q": Q_gradient})
-
-    def blocks(gradient: Array) -> Array:
-        diagonal = np.diagonal(gradient, axis1=-2, axis2=-1)
-        return np.stack([diagonal[..., :-1].sum(axis=-1), diagonal[..., -1]], axis=-1)
-
-    kept = model.parameters["q"].shape[-1]
-    return model.replace({"p": blocks(P_gradient), "q": blocks(Q_gradient)[..., :kept]})

@@ -1,8 +1,6 @@
-"""The model: a stack of linear self-attention layers, in the paper's three parametrisations.
+"""The linear transformer: its parameters, and what can be done to them. `core.kinds` says which parameters a kind has.
 
-full    P, Q dense (p, p) for every head
-diag    P = diag(p_x I, p_y), Q = diag(q_x I, q_y) for every head
-gdpp    diag with q_y = 0: gradient descent with preconditioning (GD++)
+One layer with heads k = 1 … H changes every token e_i by Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j, a sum over context tokens j.
 """
 
 from __future__ import annotations
@@ -14,37 +12,40 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.context import Context
+from ridgeformer.core.kinds import KINDS, Compiled, Diag
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import init_rng
 from ridgeformer.core.task import MAX_DIM
 from ridgeformer.core.validation import FLOATS, InputError, float_dtype, nonnegative, one_of, real_array, whole_number
 
-KINDS = ("gdpp", "diag", "full")
 MAX_LAYERS = 1000
 MAX_HEADS = 1000
-
-DEFAULT_SCALE = {"gdpp": 0.02, "diag": 0.02, "full": 0.002}
-"""Standard deviation of initial parameters. The map has degree 3^L in the data: deep models explode from large ones."""
-
-
-def parameter_shapes(kind: str, layers: int, heads: int, dim: int) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters of a kind: exactly the tensors of its model file."""
-    if kind == "full":
-        return {"P": (layers, heads, dim + 1, dim + 1), "Q": (layers, heads, dim + 1, dim + 1)}
-    # Last axis: the x and the y block of the diagonal. GD++ has no q_y.
-    return {"p": (layers, heads, 2), "q": (layers, heads, 1 if kind == "gdpp" else 2)}
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTransformer:
-    """L layers of linear self-attention with H heads on tokens of d + 1 numbers. Immutable; arrays are read-only."""
+    """L layers of linear self-attention with H heads on tokens of d + 1 numbers. Immutable; arrays are read-only.
+
+    Made by `LinearTransformer.init`, `ridgeformer.load` and `ridgeformer.train`. Parameters are the arrays of
+    ``parameters``, whose shapes `ridgeformer.core.kinds` defines; ones that do not fit raise `InputError`.
+
+    >>> import ridgeformer as rf
+    >>> model = rf.LinearTransformer.init("diag", layers=2, dim=3)
+    >>> model.layers, model.size
+    (2, 8)
+    >>> rf.load("full-7-uniform-5")
+    LinearTransformer: FULL, 7 layers, 1 head, 10 features, float32, 1694 parameters
+      trained on σ ~ uniform:5, n = 20, seed 0
+      adjusted loss 0.0415 ± 0.0001, largest 2.86, on 1,000,000 sequences
+    """
 
     kind: str
     """"gdpp", "diag" or "full"."""
     dim: int
     """d, the number of features."""
     parameters: Mapping[str, Array]
-    """The kind's own parameters; see `parameter_shapes`."""
+    """The kind's own parameters, by name."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Where the model comes from (task, training, …): kept in its file, never used in computation."""
 
@@ -58,11 +59,11 @@ class LinearTransformer:
         layers, heads = first.shape[:2] if first.ndim >= 2 else (0, 0)
         whole_number("layers", layers, 1, MAX_LAYERS)
         whole_number("heads", heads, 1, MAX_HEADS)
-        expected = parameter_shapes(self.kind, layers, heads, self.dim)
-        found = {name: array.shape for name, array in arrays.items()}
-        if found != expected:
+        expected = KINDS[self.kind].shapes(layers, heads, self.dim)
+        given = {name: array.shape for name, array in arrays.items()}
+        if given != expected:
             raise InputError(
-                f"A {self.kind} model with dim {self.dim} needs parameters of shapes {expected}, not {found}."
+                f"A {self.kind} model with dim {self.dim} needs parameters of shapes {expected}, not {given}."
             )
         if first.dtype not in FLOATS or len({array.dtype for array in arrays.values()}) != 1:
             raise InputError("The parameters of a model must all be float32 or all be float64.")
@@ -82,14 +83,28 @@ class LinearTransformer:
         scale: float | None = None,
         dtype: Any = np.float32,
     ) -> LinearTransformer:
-        """Parameters drawn from N(0, scale²); see `DEFAULT_SCALE`."""
+        """A model with parameters drawn from N(0, scale²).
+
+        Parameters
+        ----------
+        kind: "gdpp", "diag" or "full".
+        layers, heads, dim: L, H and d.
+        seed: names the random stream; equal seeds give equal models.
+        scale: standard deviation of the parameters; None takes the kind's own, small enough not to explode.
+        dtype: float32 or float64.
+
+        Returns a model; raises `InputError` for anything out of range.
+
+        >>> LinearTransformer.init("full", layers=1, dim=2).parameters["P"].shape
+        (1, 1, 3, 3)
+        """
         one_of("kind", kind, KINDS)
         layers = whole_number("layers", layers, 1, MAX_LAYERS)
         heads = whole_number("heads", heads, 1, MAX_HEADS)
         dim = whole_number("dim", dim, 1, MAX_DIM)
-        scale = DEFAULT_SCALE[kind] if scale is None else nonnegative("scale", scale)
+        scale = KINDS[kind].init_scale if scale is None else nonnegative("scale", scale)
         rng = init_rng(seed)
-        shapes = parameter_shapes(kind, layers, heads, dim)
+        shapes = KINDS[kind].shapes(layers, heads, dim)
         drawn = {name: scale * rng.standard_normal(shape) for name, shape in shapes.items()}
         return cls(kind, dim, {name: array.astype(float_dtype(dtype)) for name, array in drawn.items()})
 
@@ -115,48 +130,43 @@ class LinearTransformer:
 
     def attention_matrices(self) -> tuple[Array, Array]:
         """P and Q, each (layers, heads, dim + 1, dim + 1), dense, whatever the kind."""
-        if self.kind == "full":
-            return self.parameters["P"], self.parameters["Q"]
-        p, q = self._diagonals()
-        place = np.arange(self.dim + 1)
-        P, Q = np.zeros((2, self.layers, self.heads, self.dim + 1, self.dim + 1), self.dtype)
-        for matrix, diagonal in ((P, p), (Q, q)):
-            matrix[..., place, place] = np.repeat(diagonal, [self.dim, 1], axis=-1)
-        return P, Q
+        return KINDS[self.kind].matrices(self.parameters, self.dim)
+
+    def compiled(self) -> Compiled:
+        """The parameters as the compiled kernels take them."""
+        return KINDS[self.kind].compiled(self.parameters, self.dim)
 
     def omega(self) -> Array:
         """(layers, 4): ω_xx, ω_xy, ω_yx, ω_yy, sums over heads of products of p and q (the paper's section 3)."""
-        p, q = self._diagonals()
-        return np.einsum("lha,lhb->lab", p, q).reshape(self.layers, 4)
-
-    def _diagonals(self) -> tuple[Array, Array]:
-        """p and q, each (layers, heads, 2)."""
-        if self.kind == "full":
-            raise InputError("A full model has no ω of its own; only gdpp and diag models do.")
-        p, q = self.parameters["p"], self.parameters["q"]
-        if self.kind == "gdpp":
-            q = np.concatenate([q, np.zeros_like(q)], axis=-1)
-        return p, q
+        return self._diagonal_kind().omega(self.parameters)
 
     def omega_gradient(self, omega_gradient: Array) -> LinearTransformer:
         """The gradient with respect to p and q, given that with respect to ω (layers, 4)."""
-        p, q = self._diagonals()
-        by_block = np.asarray(omega_gradient).reshape(self.layers, 2, 2)
-        p_gradient = np.einsum("lab,lhb->lha", by_block, q)
-        q_gradient = np.einsum("lab,lha->lhb", by_block, p)
-        kept = self.parameters["q"].shape[-1]
-        return self.replace({"p": p_gradient, "q": q_gradient[..., :kept]})
+        return self.replace(self._diagonal_kind().omega_gradient(self.parameters, omega_gradient))
+
+    def _diagonal_kind(self) -> Diag:
+        kind = KINDS[self.kind]
+        if not isinstance(kind, Diag):
+            raise InputError(f"A {self.kind} model has no ω of its own; only gdpp and diag models do.")
+        return kind
+
+    def weights(self, context: Context, layers: int | None = None) -> Array:
+        """Implicit weights ŵ (batch, d), in the model's own precision: what makes a model a `Predictor`.
+
+        Computed by the compiled kernels; `ridgeformer.context_weights` chooses. ``layers``: read out after so many.
+        """
+        from ridgeformer.core.forward import context_weights  # it computes with models, which this one is
+
+        in_precision = Context.unchecked(context.gram.astype(self.dtype, copy=False), context.examples)
+        return context_weights(self, in_precision, layers, backend="fused")
 
     def embed(self, kind: str) -> LinearTransformer:
         """The same function as a model of a larger kind: gdpp ⊂ diag ⊂ full."""
-        one_of("kind", kind, KINDS)
-        if KINDS.index(kind) < KINDS.index(self.kind):
+        larger = KINDS.find(kind)
+        parameters = larger.embedded(KINDS[self.kind], self.parameters, self.dim)
+        if parameters is None:
             raise InputError(f"A {self.kind} model is not a {kind} model; only gdpp ⊂ diag ⊂ full holds.")
-        if kind == self.kind:
-            return self
-        names = ("P", "Q") if kind == "full" else ("p", "q")
-        values = self.attention_matrices() if kind == "full" else self._diagonals()
-        return LinearTransformer(kind, self.dim, dict(zip(names, values, strict=True)), self.info)
+        return self if kind == self.kind else LinearTransformer(kind, self.dim, parameters, self.info)
 
     def first_layers(self, layers: int | None) -> LinearTransformer:
         """The model that stops after this many layers; None means all of them."""
@@ -178,7 +188,7 @@ class LinearTransformer:
         return LinearTransformer(self.kind, self.dim, cast, self.info)
 
     def flatten(self) -> Array:
-        """All parameters in one vector, in the order of `parameter_shapes`."""
+        """All parameters in one vector, in the order of the kind's `shapes`."""
         return np.concatenate([array.ravel() for array in self.parameters.values()])
 
     def unflatten(self, vector: Array) -> LinearTransformer:
@@ -192,7 +202,25 @@ class LinearTransformer:
         return self.replace({name: piece.reshape(array.shape) for (name, array), piece in items})
 
     def save(self, path: str | Path) -> None:
-        """Write the model as one safetensors file, whole or not at all."""
+        """Write the model as one safetensors file, whole or not at all; `ridgeformer.load` reads it.
+
+        Raises `InputError` if a weight is not finite or the file cannot be written.
+        """
         from ridgeformer.core.model_file import save_model
 
         save_model(self, Path(path))
+
+    def __repr__(self) -> str:
+        heads = f"{self.heads} head{'s' if self.heads > 1 else ''}"
+        parts = (KINDS[self.kind].label, f"{self.layers} layers", heads, f"{self.dim} features", self.dtype.name)
+        lines = [f"LinearTransformer: {', '.join(parts)}, {self.size} parameters"]
+        task, training, measured = (self.info.get(name) for name in ("task", "training", "evaluation"))
+        if isinstance(task, Mapping) and isinstance(training, Mapping):
+            examples = task.get("examples", task.get("context"))
+            lines.append(f"  trained on σ ~ {task.get('noise')}, n = {examples}, seed {training.get('seed')}")
+        if isinstance(measured, Mapping):
+            loss, error, largest = (measured.get(name) for name in ("adjusted_loss", "standard_error", "maximum"))
+            if all(isinstance(number, float) for number in (loss, error, largest)):
+                counted = f"largest {largest:.3g}, on {measured.get('sequences'):,} sequences"
+                lines.append(f"  adjusted loss {loss:.3g} ± {error:.1g}, {counted}")
+        return "\n".join(lines)

@@ -16,7 +16,8 @@ import safetensors
 import safetensors.numpy
 
 from ridgeformer._version import __version__
-from ridgeformer.core.model import KINDS, LinearTransformer
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import FLOATS, InputError, shortened
 
@@ -24,7 +25,6 @@ FORMAT = 1
 METADATA_KEY = "ridgeformer"
 MAX_FILE_BYTES = 1 << 30
 MAX_HEADER_BYTES = 1 << 22
-_TENSORS_OF_KIND = {"full": {"P", "Q"}, "diag": {"p", "q"}, "gdpp": {"p", "q"}}
 
 
 def save_model(model: LinearTransformer, path: Path) -> None:
@@ -69,8 +69,9 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         tensors = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as broken:
         raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
-    if set(tensors) != _TENSORS_OF_KIND[kind]:
-        expected = " and ".join(sorted(_TENSORS_OF_KIND[kind]))
+    names = set(KINDS[kind].shapes(1, 1, 1))
+    if set(tensors) != names:
+        expected = " and ".join(sorted(names))
         raise InputError(
             f"{path} must hold the tensors {expected} of a {kind} model, not {shortened(sorted(tensors))}."
         )

@@ -1,7 +1,10 @@
-"""Counter-based random contexts, in plain NumPy: the reference of the fused sampler in `ridgeformer.kernels`.
+"""Where all randomness comes from: named streams, and counter-based contexts in plain NumPy.
 
-Every number is a pure function of (key, step, context, slot): context 7 of step 3 is the same context whatever the
-batch size, the thread count or the order of calls, and both back ends and both precisions draw the same ones.
+**Streams** are named by (seed, purpose, step), so that the order of calls never matters.
+
+**Counter-based draws** are the reference of the fused sampler in `ridgeformer.kernels`. Every number is a pure function
+of (key, step, context, slot): context 7 of step 3 is the same context whatever the batch size, the thread count or the
+order of calls, and both back ends and both precisions draw the same ones.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ class Purpose(IntEnum):
     SELECT = 7
 
 
-_NOISE_LEVELS, _TOKENS, _PHILOX_KEY = range(3)  # separate streams within one purpose and step
+_NOISE_LEVELS, _TOKENS, _PHILOX_KEY, _QUERIES = range(4)  # separate streams within one purpose and step
 
 
 def _sequence(*numbers: int) -> np.random.SeedSequence:
@@ -56,8 +59,13 @@ def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
     return _stream(seed, purpose, _TOKENS, step)
 
 
+def query_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of what only predictors that are not linear need: rows behind Gram matrices, and further queries."""
+    return _stream(seed, purpose, _QUERIES, step)
+
+
 def philox_key(seed: int, purpose: Purpose) -> Array:
-    """Two 32-bit words that key the counter-based draws of `ridgeformer.core.random`; the step is part of the counter."""
+    """Two 32-bit words that key the counter-based draws below; the step is part of the counter."""
     return _key(check_seed(seed), purpose, _PHILOX_KEY, np.uint32)
 
 
@@ -74,9 +82,10 @@ def _key(seed: int, purpose: Purpose, part: int, dtype: type) -> Array:
     return key
 
 
-def init_rng(seed: int) -> np.random.Generator:
-    """The stream of a model's initial weights."""
-    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), Purpose.INIT)))
+def init_rng(seed: int, start: int = 0) -> np.random.Generator:
+    """The stream of a model's initial weights; runs that try several starts number them."""
+    numbers = (check_seed(seed), Purpose.INIT, start) if start else (check_seed(seed), Purpose.INIT)
+    return np.random.Generator(np.random.Philox(_sequence(*numbers)))
 
 
 # Philox4x32: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, table 2.
@@ -90,6 +99,16 @@ QUERY_SLOT = 1 << 23
 FIRST_CHI_SLOT = 1 << 24
 SLOTS_PER_CHI_PAIR = 1 << 16
 """Counter slots set aside for each two chi variates."""
+
+
+class Source(NamedTuple):
+    """Which contexts to draw: what `draw_gram` and the compiled sampler are told."""
+
+    sigma: Array  # (batch,), noise level of each context
+    examples: int  # n
+    step: int
+    first: int  # number of the batch's first context within the step
+    key: Array  # (2,) 32-bit words, made of the seed and the purpose
 
 
 class GramDraw(NamedTuple):
@@ -172,15 +191,14 @@ def chi_pair(degrees: tuple[int, int], pair: int, context: Array, step: int, key
     return np.sqrt(values[0]), np.sqrt(values[1])
 
 
-def draw_gram(dim: int, examples: int, sigma: Array, step: int, key: Array, first: int = 0) -> GramDraw:
-    """Gram matrices of contexts with ``examples`` ≥ dim + 1 rows, without drawing the rows.
+def draw_gram(dim: int, source: Source) -> GramDraw:
+    """Gram matrices of contexts with n ≥ dim + 1 rows, without drawing the rows.
 
     The Gram matrix of n rows of p standard normals is B Bᵀ with B lower triangular, B_ii ~ χ(n−i), entries below the
     diagonal N(0, 1) (Bartlett 1933). Its last variable plays the part of ξ/σ; since y = Xw + ξ, replacing the last
     row b by (wᵀB_x + σ b_x, σ b_ξ) turns it into the Gram matrix of the tokens (x, y).
-
-    ``sigma`` (batch,) holds each context's noise level; contexts are numbered from ``first``.
     """
+    sigma, examples, step, first, key = source
     size = dim + 1
     context = np.arange(first, first + len(sigma), dtype=np.uint32)
     below = size * (size - 1) // 2

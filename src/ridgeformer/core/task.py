@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.backend import engine, uses_kernels
 from ridgeformer.core.context import Context
 from ridgeformer.core.distributions import NoisePrior, parse_noise
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw, Purpose, draw_gram, noise_rng, philox_key, token_rng
-from ridgeformer.core.validation import InputError, float_dtype, former_names, one_of, whole_number
+from ridgeformer.core.random import GramDraw, Purpose, Source, draw_gram, noise_rng, philox_key, token_rng
+from ridgeformer.core.validation import InputError, float_dtype, former_names, whole_number
 
 MAX_DIM = 4096
 MAX_EXAMPLES = 2**31 - 1
+CHUNK = 32_768  # contexts in memory at a time: 32 MB of Gram matrices at d = 10 in float64
 MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
-BACKENDS = ("auto", "reference", "fused")
 
 
 @dataclass(frozen=True)
 class TokenDraw:
-    """A batch of contexts as tokens."""
+    """A batch of contexts as tokens, made by `Task.draw_tokens`.
+
+    >>> Task(dim=3, examples=8).draw_tokens(5, seed=0).X.shape
+    (5, 8, 3)
+    """
 
     X: Array  # (batch, n, d)
     y: Array  # (batch, n)
@@ -33,7 +39,11 @@ class TokenDraw:
 
 @dataclass(frozen=True)
 class ContextDraw:
-    """A batch of contexts as Gram matrices, with what is known about how they were drawn."""
+    """A batch of contexts as Gram matrices, with what is known about how they were drawn; by `Task.draw_contexts`.
+
+    >>> Task(dim=3, examples=8).draw_contexts(5, seed=0).context.dim
+    3
+    """
 
     context: Context
     weights: Array  # (batch, d)
@@ -49,7 +59,13 @@ class ContextDraw:
 @former_names(context="examples")
 @dataclass(frozen=True)
 class Task:
-    """Contexts of ``examples`` examples in ``dim`` dimensions: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1)."""
+    """Contexts of ``examples`` examples in ``dim`` dimensions: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1).
+
+    >>> task = Task(dim=3, examples=8, noise="uniform:2")
+    >>> draw = task.draw_contexts(5, seed=0)
+    >>> draw.context.gram.shape, draw.oracle.shape
+    ((5, 4, 4), (5, 3))
+    """
 
     dim: int = 10
     """d, the number of features."""
@@ -92,6 +108,11 @@ class Task:
             raise InputError(f"The noise prior {self.prior.spec!r} must draw {batch} finite levels σ ≥ 0.")
         return sigma
 
+    def source(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> Source:
+        """Which contexts `draw_contexts` draws, before they are drawn; for n ≥ d + 1."""
+        sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
+        return Source(sigma, self.examples, step, 0, philox_key(seed, purpose))
+
     def draw_tokens(
         self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE, dtype: Any = np.float64
     ) -> TokenDraw:
@@ -123,21 +144,23 @@ class Task:
         ``backend``: "fused" draws with the compiled sampler, "reference" with NumPy; both draw the same contexts, to
         rounding. "auto" takes the compiled one for batches large enough to be worth loading it.
         """
-        dtype = float_dtype(dtype)
-        one_of("backend", backend, BACKENDS)
-        sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
+        dtype, batch = float_dtype(dtype), whole_number("batch", batch, 1, MAX_BATCH)
+        fused = uses_kernels(backend, batch * (self.dim + 1) ** 2 >= _WORTH_COMPILING)
+        source = self.source(batch, seed=seed, step=step, purpose=purpose)
         if not self.gram_drawable:
-            return self._contexts_from_tokens(sigma, seed, step, purpose, dtype)
-        key = philox_key(seed, purpose)
-        if backend == "fused" or (backend == "auto" and batch * (self.dim + 1) ** 2 >= _WORTH_COMPILING):
-            from ridgeformer.kernels import engine
-
-            source = engine.make_source(sigma, self.examples, step, 0, key, dtype)
-            drawn = engine.draw(self.dim, source, threads)
-        else:
-            drawn = draw_gram(self.dim, self.examples, sigma, step, key)
+            return self._contexts_from_tokens(source.sigma, seed, step, purpose, dtype)
+        drawn = engine().draw(self.dim, source, dtype, threads) if fused else draw_gram(self.dim, source)
         gram, weights, query, oracle = (a.astype(dtype, copy=False) for a in drawn)
-        return ContextDraw(Context(gram, self.examples), weights, sigma.astype(dtype), query, oracle)
+        context = Context.unchecked(gram, self.examples)
+        return ContextDraw(context, weights, source.sigma.astype(dtype), query, oracle)
+
+    def chunks(
+        self, sequences: int, seed: int, purpose: Purpose = Purpose.EVALUATE, dtype: Any = np.float64
+    ) -> Iterator[ContextDraw]:
+        """Fresh contexts, so many in all, `CHUNK` at a time."""
+        for step, start in enumerate(range(0, sequences, CHUNK)):
+            count = min(CHUNK, sequences - start)
+            yield self.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype, backend="fused")
 
     def _contexts_from_tokens(self, sigma: Array, seed: int, step: int, purpose: Purpose, dtype: Any) -> ContextDraw:
         """Fewer examples than a Gram matrix has rows: draw the tokens and sum them up."""
@@ -146,7 +169,7 @@ class Task:
         oracle = context.ridge(sigma**2)
         arrays = (context.gram, tokens.weights, sigma, tokens.query, oracle)
         gram, weights, sigma, query, oracle = (a.astype(dtype, copy=False) for a in arrays)
-        return ContextDraw(Context(gram, self.examples), weights, sigma, query, oracle)
+        return ContextDraw(Context.unchecked(gram, self.examples), weights, sigma, query, oracle)
 
 
 # Loading the compiled sampler takes about a second; NumPy draws this many Gram entries in that time.

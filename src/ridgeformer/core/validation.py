@@ -33,8 +33,8 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def shortened(value: Any, longest: int = 100) -> str:
-    """``value`` for a message: what users pass and files hold can be of any length."""
-    text = repr(value)
+    """``value`` for a message, on one line: what users pass and files hold can be of any length."""
+    text = " ".join(repr(value).split())
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
@@ -66,6 +66,14 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
     raise InputError(f"{name} must be one of {', '.join(options)}, not {value!r}.{hint}")
 
 
+def instance(name: str, value: Any, kind: type[_Class], hint: str = "") -> _Class:
+    """``value`` if it is of this class; otherwise the error says what it must be, and how to get one."""
+    if isinstance(value, kind):
+        return value
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    raise InputError(f"{name} must be {article} {kind.__name__}, not {shortened(value)}.{hint}")
+
+
 def float_dtype(dtype: Any) -> np.dtype[Any]:
     """float32 or float64 as a dtype."""
     try:
@@ -79,6 +87,8 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
 
 def real_array(name: str, value: Any) -> Array:
     """``value`` as a C-contiguous array of real numbers, finite or not, of whatever shape and precision it has."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array; fill its gaps or leave those rows out.")
     try:
         array = np.asarray(value)
     except ValueError as ragged:

@@ -7,33 +7,38 @@ expectation as the paper's estimate with far less variance, and never negative.
 
 from __future__ import annotations
 
-from ridgeformer.evaluation.comparison import compare, evaluate
-from ridgeformer.evaluation.layers import layerwise
-from ridgeformer.evaluation.losses import CHUNK, Predictor, adjusted_losses, draw_chunks
-from ridgeformer.evaluation.profiles import Profile, default_levels, profile
-from ridgeformer.evaluation.result import Comparison, Difference, Evaluation
-from ridgeformer.evaluation.shift import Shifted, ShiftedDraw, parse_shift
+from ridgeformer.evaluation.compare import (
+    Profile,
+    compare,
+    default_levels,
+    evaluate,
+    layerwise,
+    profile,
+    trained_on,
+)
+from ridgeformer.evaluation.scoring import adjusted_losses, half_square
+from ridgeformer.evaluation.shift import SHIFTS, Shifted, parse_shift
 from ridgeformer.evaluation.shift_table import ShiftResult, ShiftTable, default_scenarios, shift_table
+from ridgeformer.evaluation.statistics import Comparison, Difference, Evaluation
 
 __all__ = [
-    "CHUNK",
+    "SHIFTS",
     "Comparison",
     "Difference",
     "Evaluation",
-    "Predictor",
     "Profile",
     "ShiftResult",
     "ShiftTable",
     "Shifted",
-    "ShiftedDraw",
     "adjusted_losses",
     "compare",
     "default_levels",
     "default_scenarios",
-    "draw_chunks",
     "evaluate",
+    "half_square",
     "layerwise",
     "parse_shift",
     "profile",
     "shift_table",
+    "trained_on",
 ]

@@ -23,7 +23,6 @@ bar.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -33,10 +32,11 @@ import numpy as np
 from ridgeformer.core.context import Context
 from ridgeformer.core.distributions import Fixed
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import Purpose, token_rng
-from ridgeformer.core.task import Task
+from ridgeformer.core.random import Purpose, query_rng, token_rng
+from ridgeformer.core.registry import Registry
+from ridgeformer.core.task import CHUNK, ContextDraw, Task
 from ridgeformer.core.validation import InputError, one_of, shortened
-from ridgeformer.evaluation.losses import CHUNK
+from ridgeformer.evaluation.scoring import Probe, Probes, draw_queries, pieces
 
 _LARGEST = 1e6  # of factors and levels: squares of targets then stay far from overflow, also in float32
 _NUMBERS = 8_000_000  # of tokens in memory at a time: 64 MB
@@ -54,19 +54,39 @@ class Tokens:
     variances: Array  # (d,), the diagonal of C
 
 
-class Scenario(ABC):
-    """One way to differ. Subclasses say in ``form`` how they are written, and override what they change."""
+class Scenario:
+    """One way to differ, by one number. Subclasses say what they are called and override what they change."""
 
+    name: ClassVar[str]
+    """What specs begin with."""
     form: ClassVar[str]
+    """An example of a spec."""
+    low: ClassVar[float] = 0.0
+    """The least that the number may be."""
+    high: ClassVar[float] = _LARGEST
     gaussian: ClassVar[bool] = True
     """Whether the noise stays Gaussian, so that the reference stays the posterior mean."""
     stream: ClassVar[int] = 0
     """Names the random stream of what the scenario draws itself; part of every result."""
 
+    def __init__(self, number: float) -> None:
+        """Subclasses are dataclasses of their number."""
+
     @classmethod
-    @abstractmethod
     def read(cls, text: str) -> Scenario:
         """From the part of a spec behind the colon."""
+        return cls(cls.number(text, cls.low, cls.high))
+
+    @classmethod
+    def number(cls, text: str, low: float, high: float = _LARGEST) -> float:
+        """The number in a spec, within bounds."""
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise InputError(f"A shift {cls.form} needs a number from {low:g} to {high:g}, not {shortened(text)}.")
+        return value
 
     def change_task(self, task: Task) -> Task:
         """The task to draw tokens from."""
@@ -77,28 +97,18 @@ class Scenario(ABC):
         return tokens
 
 
-def _number(cls: type[Scenario], text: str, low: float, high: float = _LARGEST) -> float:
-    """The number in a spec, within bounds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not low <= value <= high:
-        raise InputError(f"A shift {cls.form} needs a number from {low:g} to {high:g}, not {shortened(text)}.")
-    return value
-
-
 @dataclass(frozen=True)
 class Examples(Scenario):
     """Another number of examples in a context."""
 
     count: int
+    name: ClassVar[str] = "examples"
     form: ClassVar[str] = "examples:40"
 
     @classmethod
     def read(cls, text: str) -> Examples:
         """A whole number."""
-        value = _number(cls, text, 1)
+        value = cls.number(text, 1)
         if value != int(value):
             raise InputError(f"A shift {cls.form} needs a whole number, not {shortened(text)}.")
         return cls(int(value))
@@ -113,12 +123,8 @@ class Noise(Scenario):
     """Every σ times a factor."""
 
     factor: float
+    name: ClassVar[str] = "noise"
     form: ClassVar[str] = "noise:2"
-
-    @classmethod
-    def read(cls, text: str) -> Noise:
-        """The factor."""
-        return cls(_number(cls, text, 0))
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """ξ and σ grow."""
@@ -130,12 +136,8 @@ class Level(Scenario):
     """Every context at one σ, whatever the prior."""
 
     sigma: float
+    name: ClassVar[str] = "sigma"
     form: ClassVar[str] = "sigma:8"
-
-    @classmethod
-    def read(cls, text: str) -> Level:
-        """The level."""
-        return cls(_number(cls, text, 0))
 
     def change_task(self, task: Task) -> Task:
         """A fixed σ."""
@@ -147,12 +149,9 @@ class Anisotropy(Scenario):
     """Features with unequal variances: condition number κ, trace d, evenly spaced on a log scale along the axes."""
 
     kappa: float
+    name: ClassVar[str] = "kappa"
     form: ClassVar[str] = "kappa:10"
-
-    @classmethod
-    def read(cls, text: str) -> Anisotropy:
-        """The condition number."""
-        return cls(_number(cls, text, 1))
+    low: ClassVar[float] = 1.0
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """x ↦ C^½ x."""
@@ -170,14 +169,12 @@ class Student(Scenario):
     """
 
     degrees: float
+    name: ClassVar[str] = "student"
     form: ClassVar[str] = "student:5"
+    low: ClassVar[float] = 1.0
+    high: ClassVar[float] = math.inf  # which is the normal distribution
     gaussian: ClassVar[bool] = False
     stream: ClassVar[int] = 1
-
-    @classmethod
-    def read(cls, text: str) -> Student:
-        """ν ≥ 1; inf is the normal distribution."""
-        return cls(_number(cls, text, 1, math.inf))
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """A normal variate over sqrt(χ²_ν / ν) is a t variate, whose variance is ν / (ν − 2)."""
@@ -194,6 +191,7 @@ class Outliers(Scenario):
 
     share: float
     factor: float
+    name: ClassVar[str] = "outliers"
     form: ClassVar[str] = "outliers:0.05x10"
     gaussian: ClassVar[bool] = False
     stream: ClassVar[int] = 2
@@ -204,7 +202,7 @@ class Outliers(Scenario):
         share, cross, factor = text.partition("x")
         if not cross:
             raise InputError(f"A shift {cls.form} needs a share and a factor, not {shortened(text)}.")
-        return cls(_number(cls, share, 0, 1), _number(cls, factor, 0))
+        return cls(cls.number(share, 0, 1), cls.number(factor, 0))
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """The effective variance is σ² (1 + share (factor² − 1))."""
@@ -219,12 +217,9 @@ class Scale(Scenario):
     """Weights from N(0, scale² I)."""
 
     factor: float
+    name: ClassVar[str] = "scale"
     form: ClassVar[str] = "scale:2"
-
-    @classmethod
-    def read(cls, text: str) -> Scale:
-        """The factor of ‖w‖, above 0."""
-        return cls(_number(cls, text, 1 / _LARGEST))
+    low: ClassVar[float] = 1 / _LARGEST
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """w grows."""
@@ -236,12 +231,10 @@ class CorrelatedRows(Scenario):
     """Consecutive examples resemble each other: x_i is autoregressive with correlation ρ, each still N(0, C)."""
 
     correlation: float
+    name: ClassVar[str] = "rows"
     form: ClassVar[str] = "rows:0.8"
-
-    @classmethod
-    def read(cls, text: str) -> CorrelatedRows:
-        """ρ between −1 and 1."""
-        return cls(_number(cls, text, -1, 1))
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
         """x_1 = z_1, x_i = ρ x_{i−1} + sqrt(1 − ρ²) z_i."""
@@ -251,11 +244,10 @@ class CorrelatedRows(Scenario):
         return replace(tokens, X=X)
 
 
-SCENARIOS: dict[str, type[Scenario]] = {
-    kind.form.partition(":")[0]: kind
-    for kind in (Examples, Noise, Level, Anisotropy, Student, Outliers, Scale, CorrelatedRows)
-}
-"""By the name that specs begin with."""
+SHIFTS: Registry[type[Scenario]] = Registry("shift")
+"""All of them, by the name that specs begin with. A subclass of `Scenario` of yours joins by ``SHIFTS.add``."""
+for _scenario in (Examples, Noise, Level, Anisotropy, Student, Outliers, Scale, CorrelatedRows):
+    SHIFTS.add(_scenario)
 
 UNSHIFTED = "none"
 
@@ -264,29 +256,25 @@ def parse_shift(spec: str) -> tuple[Scenario, ...]:
     """Scenarios from a spec such as ``kappa:10+student:5``; ``none`` has none of them."""
     if spec == UNSHIFTED:
         return ()
-    found: dict[str, Scenario] = {}
+    scenarios: dict[str, Scenario] = {}
     for part in str(spec).split("+"):
         name, colon, text = part.partition(":")
-        one_of("A shift", name, [*SCENARIOS, UNSHIFTED])
+        one_of("A shift", name, [*SHIFTS, UNSHIFTED])
         if name == UNSHIFTED or not colon:
-            raise InputError(
-                f"Cannot read the shift {shortened(spec)}; write for example {SCENARIOS.get(name, Scale).form}."
-            )
-        if name in found:
+            form = SHIFTS[name].form if name in SHIFTS else Scale.form
+            raise InputError(f"Cannot read the shift {shortened(spec)}; write for example {form}.")
+        if name in scenarios:
             raise InputError(f"The shift {shortened(spec)} names {name} twice.")
-        found[name] = SCENARIOS[name].read(text)
-    return tuple(found.values())
+        scenarios[name] = SHIFTS[name].read(text)
+    return tuple(scenarios.values())
 
 
 @dataclass(frozen=True)
-class ShiftedDraw:
-    """A batch of shifted sequences."""
+class ShiftedDraw(ContextDraw):
+    """A batch of shifted sequences; ``oracle`` is the reference w_ref, ``sigma`` that of the noise as it became."""
 
-    context: Context
-    weights: Array  # w, (batch, d)
-    sigma: Array  # (batch,), effective standard deviation of the noise
-    reference: Array  # w_ref, (batch, d)
     variances: Array  # (d,), the diagonal of C
+    probes: Probes
 
 
 @dataclass(frozen=True)
@@ -338,7 +326,15 @@ class Shifted:
         tokens, y = self.draw_tokens(batch, seed=seed, step=step, purpose=purpose)
         context = Context.from_tokens(tokens.X, y)
         reference = context.ridge((tokens.sigma / tokens.scale) ** 2)
-        return ShiftedDraw(context, tokens.weights, tokens.sigma, reference, tokens.variances)
+        query = np.sqrt(tokens.variances) * query_rng(seed, purpose, step).standard_normal(tokens.weights.shape)
+
+        def probes() -> Iterator[Probe]:
+            rng = query_rng(seed, purpose, step)
+            for rows in pieces(batch, self.tokens_task):
+                queries = np.sqrt(tokens.variances) * draw_queries(rng, rows.stop - rows.start, self.task.dim)
+                yield Probe(rows, tokens.X[rows], y[rows], queries)
+
+        return ShiftedDraw(context, tokens.weights, tokens.sigma, query, reference, tokens.variances, probes)
 
     def chunks(self, sequences: int, seed: int) -> Iterator[ShiftedDraw]:
         """Fresh sequences, a chunk at a time."""

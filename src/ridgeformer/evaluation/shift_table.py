@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ridgeformer.baselines import AdaRR
+from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.notation import Array
+from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, whole_number
-from ridgeformer.evaluation.comparison import AnyPredictor, OnChunk, check_predictors
-from ridgeformer.evaluation.losses import half_square, predicted_weights
-from ridgeformer.evaluation.result import TAIL_DOMINATED
+from ridgeformer.evaluation.compare import OnChunk, as_task, check_predictors
+from ridgeformer.evaluation.scoring import half_square, score
 from ridgeformer.evaluation.shift import UNSHIFTED, Shifted
-from ridgeformer.evaluation.statistics import Moments, Tail
+from ridgeformer.evaluation.statistics import TAIL_DOMINATED, Moments, Tail
 
 YARDSTICK = "AdaRR"
 """Added to every table: it needs no training and knows nothing of the noise prior, so no shift of σ concerns it."""
@@ -72,43 +75,52 @@ class ShiftTable:
 
 
 def shift_table(
-    predictors: Mapping[str, AnyPredictor],
-    task: Task,
+    predictors: Mapping[str, Any],
+    task: Task | NoisePrior | str,
     scenarios: Sequence[str] | None = None,
     sequences: int = 20_000,
     seed: int = 0,
     on_chunk: OnChunk = None,
 ) -> ShiftTable:
-    """Loss of every predictor under each shift, by default `default_scenarios`; all on the same sequences."""
-    from ridgeformer.baselines import AdaRR
+    """Loss of every predictor under each shift, all on the same sequences.
 
+    Parameters
+    ----------
+    predictors, task, seed, on_chunk: those of `compare`; AdaRR is added to the predictors.
+    scenarios: specs such as "kappa:10" or "kappa:10+student:5"; None takes `default_scenarios`.
+    sequences: under each shift.
+
+    Returns a `ShiftTable`; raises `InputError` for a spec that cannot be read or a predictor that does not fit.
+
+    >>> import ridgeformer as rf
+    >>> table = rf.shift_table({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), ["scale:2"], sequences=200)
+    >>> list(table.results["scale:2"])
+    ['OLS', 'AdaRR']
+    """
     sequences = whole_number("sequences", sequences, 1)
-    check_predictors(predictors)
+    chosen = check_predictors(predictors)
+    task = as_task(task, chosen.values())
     specs = default_scenarios(task) if scenarios is None else tuple(dict.fromkeys(scenarios))
     if isinstance(scenarios, str) or not specs:
         raise InputError("scenarios must be a sequence of at least one spec, such as ['kappa:10', 'student:5'].")
-    predictors = predictors if YARDSTICK in predictors else {**predictors, YARDSTICK: AdaRR()}
+    chosen.setdefault(YARDSTICK, AdaRR())
     shifted = {spec: Shifted(task, spec) for spec in specs}
     results, references = {}, {}
     for number, (spec, source) in enumerate(shifted.items()):
-        results[spec], references[spec] = _under_shift(
-            predictors, source, sequences, seed, on_chunk, number * sequences
-        )
+        results[spec], references[spec] = _under_shift(chosen, source, sequences, seed, on_chunk, number * sequences)
     return ShiftTable(results, references)
 
 
 def _under_shift(
-    predictors: Mapping[str, AnyPredictor], shifted: Shifted, sequences: int, seed: int, on_chunk: OnChunk, done: int
+    predictors: Mapping[str, Predictor], shifted: Shifted, sequences: int, seed: int, on_chunk: OnChunk, done: int
 ) -> tuple[dict[str, ShiftResult], float]:
     tallies = {name: _ShiftTally(sequences) for name in predictors}
     for draw in shifted.chunks(sequences, seed):
-        expected = half_square(draw.reference, draw.weights, draw.variances)
+        expected = half_square(draw.oracle, draw.weights, draw.variances)
         for name, predictor in predictors.items():
-            weights = predicted_weights(predictor, draw.context, draw.reference)
-            losses = half_square(weights, draw.weights, draw.variances)
+            excess, losses = score(predictor, draw, draw.probes, draw.variances)
             with np.errstate(invalid="ignore"):
-                apart = half_square(weights, draw.reference, draw.variances) if shifted.gaussian else losses - expected
-            tallies[name].add(losses, expected, apart)
+                tallies[name].add(losses, expected, excess if shifted.gaussian else losses - expected)
         done += len(draw.sigma)
         if on_chunk is not None:
             on_chunk(done)
@@ -123,10 +135,10 @@ class _ShiftTally:
         self._moments = Moments(4)
         self._tail = Tail(sequences)
 
-    def add(self, losses: Array, expected: Array, apart: Array) -> None:
+    def add(self, losses: Array, expected: Array, excess: Array) -> None:
         """Take in losses, those of the reference, and excesses, (batch,) each."""
         with np.errstate(invalid="ignore"):
-            self._moments.add(np.stack([losses, expected, losses - expected, apart]))
+            self._moments.add(np.stack([losses, expected, losses - expected, excess]))
         self._tail.add(losses)
 
     @property

@@ -1,6 +1,6 @@
 """What the full and the diagonal recursion share: rows, columns, the objective, the doubled adjoint.
 
-Notation for one context (see `ridgeformer.core.gradient`): T_l the map of layer l, G_l the Gram matrix before it, r_l the
+Notation for one context (see `core.gradient`): T_l the map of layer l, G_l the Gram matrix before it, r_l the
 query row (r_L = e_p, r_l = r_{l+1} T_l, c = r_0), v_l the column (v_0 = ∂loss/∂c, v_{l+1} = T_l v_l), and
 D_l = 2 ∂loss/∂G_l, symmetric. Keeping D rather than the adjoint itself saves every factor two and one half.
 """

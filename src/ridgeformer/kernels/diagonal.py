@@ -1,7 +1,7 @@
 """Loss and gradient of DIAG and GD++ models: T = I + Ω∘G with Ω constant on the x/y blocks.
 
 ω_l = (ω_xx, ω_xy, ω_yx, ω_yy) multiplies the blocks Σ, α, αᵀ, λ of G. However many heads a model has, only these four
-sums over heads matter, so the kernel works on them and `ridgeformer.core.model` turns their gradient into that of p and q.
+sums over heads matter, so the kernel works on them and `core.kinds` turns their gradient into that of p and q.
 The last two layers are vector work only, as `ridgeformer.kernels.full` explains; here p_k = e_p and q = Ω[p−1, :]∘v.
 """
 
@@ -182,9 +182,7 @@ def diagonal_gradient(
     omega: Any,
     data: Any,
     source: Any,
-    exact: bool,
-    saturation: float,
-    importance: Any,
+    options: Any,
     chunk: int,
     tickets: Any,
     block: Any,
@@ -194,24 +192,23 @@ def diagonal_gradient(
 ) -> None:
     """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, 4).
 
-    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
-    exploding contexts are left out of the gradient. ``importance``, (batch,) or empty, multiplies each one's gradient.
+    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says; ``options`` are `KernelOptions`.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
     number = take_ticket(tickets)
     while number * chunk < batch:
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
-            fill_block(block, data, source, first, batch, exact)
+            fill_block(block, data, source, first, batch, options.exact)
             for attempt in range(2):
                 _forward(state, omega, block)
-                score(state.columns[0], state.rows[0], block, exact, saturation)
+                score(state.columns[0], state.rows[0], block, options.exact, options.saturation)
                 if attempt == 0:
                     record_losses(losses, first, block)
-                    if saturation > 0.0 and drop_exploded(block):
+                    if options.saturation > 0.0 and drop_exploded(block):
                         continue
                 break
-            weigh(state.columns[0], importance, first)
+            weigh(state.columns[0], options.importance, first)
             _backward(state, omega)
         sum_lanes(omega_sums[number], state.omega_total)
         number = take_ticket(tickets)

@@ -1,16 +1,21 @@
-"""The Python side of the kernels: workspaces, chunks, threads. The only module other packages import from here."""
+"""The Python side of the kernels: workspaces, chunks, threads. `core.backend` loads it when it is first needed.
+
+Every function takes a model as its kind hands it over (`core.kinds.Compiled`): dense matrices or blocks of ω.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from ridgeformer.core.gradient import Options
+from ridgeformer.core.kinds import Blocks, Compiled, Dense
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw
+from ridgeformer.core.random import GramDraw, Source
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
 from ridgeformer.kernels.inference import (
@@ -21,22 +26,88 @@ from ridgeformer.kernels.inference import (
     full_losses,
     full_weights,
 )
-from ridgeformer.kernels.sampling import Block, Source
+from ridgeformer.kernels.sampling import Block
 from ridgeformer.kernels.threads import run_divided, run_together
-from ridgeformer.kernels.vectors import lane_count
-from ridgeformer.kernels.workspace import carve
+from ridgeformer.kernels.vectors import VECTOR_BYTES, lane_count
 
 _CHUNK = 128  # contexts: a multiple of every lane count, and 16 pieces of a batch of 2048
 _MAX_CHUNKS = 64  # bounds the memory for per-chunk sums of a very large batch
-
-_Workspace = TypeVar("_Workspace")
-_local = threading.local()
 _KEPT_WORKSPACES = 6
 # What all arguments are made to be, so that a kernel is compiled for one layout only.
 _FOR_KERNELS: tuple[Literal["C"], Literal["W"]] = ("C", "W")
 
+_Shapes = dict[str, tuple[int, ...]]
+_Workspace = TypeVar("_Workspace")
+_local = threading.local()
 
-def _workspace(kind: Callable[..., _Workspace], shapes: dict[str, tuple[int, ...]], dtype: Any) -> _Workspace:
+
+class KernelOptions(NamedTuple):
+    """`core.gradient.Options` as kernels take them."""
+
+    exact: bool
+    saturation: float  # 0 for none; otherwise exploding contexts are left out of the gradient
+    importance: Array  # (batch,), or empty for 1 each
+
+
+class _Family(NamedTuple):
+    """The kernels for one form of parameters; each takes its arrays first."""
+
+    state: Callable[..., Any]
+    shapes: Callable[[int, int, int], _Shapes]  # of the state, from (layers, heads, p)
+    gradient: Callable[..., None]
+    losses: Callable[..., None]
+    weights: Callable[..., None]
+
+
+def _full_shapes(layers: int, heads: int, size: int) -> _Shapes:
+    square, every_head = (size, size), (layers, heads, size, size)
+    return {
+        **dict.fromkeys(("gram", "layer_map"), (layers, *square)),
+        **dict.fromkeys(("left", "left_total", "right_total"), every_head),
+        **dict.fromkeys(("moved", "adjoint", "pushed", "map_adjoint", "product", "spread"), square),
+        "rows": (layers + 1, size),
+        "columns": (layers, size),
+        "last": (2, 4, heads, size),
+    }
+
+
+def _diagonal_shapes(layers: int, heads: int, size: int) -> _Shapes:
+    square = (size, size)
+    return {
+        **dict.fromkeys(("gram", "layer_map", "moved"), (layers, *square)),
+        **dict.fromkeys(("adjoint", "pushed", "map_adjoint"), square),
+        "rows": (layers + 1, size),
+        "columns": (layers, size),
+        "last": (2, 4, size),
+        "omega_total": (layers, 4),
+    }
+
+
+_FAMILIES: dict[type, _Family] = {
+    Dense: _Family(FullState, _full_shapes, full_gradient, full_losses, full_weights),
+    Blocks: _Family(DiagonalState, _diagonal_shapes, diagonal_gradient, diagonal_losses, diagonal_weights),
+}
+
+
+def carve(shapes: _Shapes, dtype: Any) -> dict[str, Array]:
+    """Zeroed lane arrays of these shapes, with a lane axis appended, one after the other in one aligned buffer.
+
+    Arrays of their own would all start at the same place within a page, and a load that follows a store 4096 bytes
+    apart waits for it: measured, a fifth of the speed of a product.
+    """
+    lanes = lane_count(np.dtype(dtype).itemsize)
+    counts = {name: int(np.prod(shape, dtype=np.int64)) for name, shape in shapes.items()}
+    buffer = np.zeros((sum(counts.values()) + 1) * VECTOR_BYTES, dtype=np.uint8)
+    start = -buffer.ctypes.data % VECTOR_BYTES
+    arrays = {}
+    for name, shape in shapes.items():
+        stop = start + counts[name] * VECTOR_BYTES
+        arrays[name] = buffer[start:stop].view(dtype).reshape(*shape, lanes)
+        start = stop
+    return arrays
+
+
+def _workspace(kind: Callable[..., _Workspace], shapes: _Shapes, dtype: Any) -> _Workspace:
     """This thread's workspace of these shapes; the last few are kept, so that a training loop allocates nothing."""
     kept: OrderedDict[Any, Any] = _local.__dict__.setdefault("workspaces", OrderedDict())
     key = (kind, tuple(shapes.items()), np.dtype(dtype))
@@ -52,20 +123,22 @@ def _workspace(kind: Callable[..., _Workspace], shapes: dict[str, tuple[int, ...
 
 def block_workspace(size: int, dtype: Any) -> Block:
     """This thread's room for drawing and holding one block of contexts."""
-    dim, square = size - 1, (size, size)
-    shapes: dict[str, tuple[int, ...]] = {
-        "gram": square,
-        "weights": (dim,),
-        "query": (dim,),
-        "oracle": (dim,),
-        "sigma": (),
-        "loss": (),
-        "factor": square,
+    dim = size - 1
+    shapes: _Shapes = {
+        **dict.fromkeys(("gram", "factor", "system"), (size, size)),
+        **dict.fromkeys(("weights", "query", "oracle"), (dim,)),
+        **dict.fromkeys(("sigma", "loss"), ()),
         "noise_row": (size,),
-        "system": square,
         "normals": ((dim + size * dim // 2 + 3) // 4 * 4,),
     }
     return _workspace(Block, shapes, dtype)
+
+
+def _inference_workspace(layers: int, size: int, dtype: Any) -> InferenceState:
+    square = (size, size)
+    shapes: _Shapes = {"gram": (2, *square), "layer_map": (layers, *square), "rows": (2, size)}
+    shapes |= dict.fromkeys(("moved", "left"), square)
+    return _workspace(InferenceState, shapes, dtype)
 
 
 def _chunks(batch: int) -> tuple[int, int]:
@@ -74,178 +147,83 @@ def _chunks(batch: int) -> tuple[int, int]:
     return chunk, -(-batch // chunk)
 
 
-def _no_data(size: int, dtype: Any) -> GramDraw:
-    rows = np.empty((0, size - 1), dtype)
-    return GramDraw(np.empty((0, size, size), dtype), rows, rows, rows)
-
-
-def _no_source(dtype: Any) -> Source:
-    return Source(np.empty(0, dtype), 0, 0, 0, np.zeros(2, np.uint32))
-
-
-def make_source(sigma: Array, examples: int, step: int, first: int, key: Array, dtype: Any) -> Source:
-    """Describe contexts to draw; see `ridgeformer.core.random.draw_gram` for the arguments."""
-    return Source(np.ascontiguousarray(sigma, dtype), examples, step, first, np.require(key, np.uint32, _FOR_KERNELS))
+def prepared(source: Source, dtype: Any) -> Source:
+    """The source with its arrays as kernels take them."""
+    key = np.require(source.key, np.uint32, _FOR_KERNELS)
+    return source._replace(sigma=np.ascontiguousarray(source.sigma, dtype), key=key)
 
 
 def _contexts(contexts: GramDraw | Source, size: int, dtype: Any) -> tuple[GramDraw, Source, int]:
     """(data, source, batch): one of the first two is empty."""
     if isinstance(contexts, Source):
-        return _no_data(size, dtype), contexts, len(contexts.sigma)
+        rows = np.empty((0, size - 1), dtype)
+        no_data = GramDraw(np.empty((0, size, size), dtype), rows, rows, rows)
+        return no_data, prepared(contexts, dtype), len(contexts.sigma)
     data = GramDraw(*(np.require(array, dtype, _FOR_KERNELS) for array in contexts))
-    return data, _no_source(dtype), len(data.gram)
+    return data, Source(np.empty(0, dtype), 0, 0, 0, np.zeros(2, np.uint32)), len(data.gram)
 
 
-def _importance(importance: Array | None, dtype: Any) -> Array:
-    return np.empty(0, dtype) if importance is None else np.require(importance, dtype, _FOR_KERNELS)
-
-
-def full_loss_and_gradient(
-    P: Array,
-    Q: Array,
-    contexts: GramDraw | Source,
-    exact: bool,
-    threads: int | None = None,
-    saturation: float = 0.0,
-    importance: Array | None = None,
-) -> tuple[Array, Array, Array]:
-    """Each context's loss, and the sums over contexts of its gradient with respect to P and Q (float64)."""
-    layers, heads, size, _ = P.shape
-    dtype, square = P.dtype, (size, size)
+def loss_and_gradient(
+    parameters: Compiled, dim: int, contexts: GramDraw | Source, options: Options
+) -> tuple[Array, tuple[Array, ...]]:
+    """Each context's loss, and the sums over contexts of its gradient with respect to each parameter (float64)."""
+    family, size = _FAMILIES[type(parameters)], dim + 1
+    layers, heads = parameters[0].shape[:2]
+    dtype = parameters[0].dtype
     data, source, batch = _contexts(contexts, size, dtype)
     chunk, chunks = _chunks(batch)
-    losses, importance = np.empty(batch, dtype), _importance(importance, dtype)
-    left_sums, right_sums = np.empty((2, chunks, *P.shape))
-    shapes: dict[str, tuple[int, ...]] = {
-        "gram": (layers, *square),
-        "layer_map": (layers, *square),
-        "left": (layers, heads, *square),
-        "rows": (layers + 1, size),
-        "columns": (layers, size),
-        "moved": square,
-        "adjoint": square,
-        "pushed": square,
-        "map_adjoint": square,
-        "product": square,
-        "spread": square,
-        "last": (2, 4, heads, size),
-        "left_total": (layers, heads, *square),
-        "right_total": (layers, heads, *square),
-    }
-
-    tickets = np.zeros(1, np.int64)
+    losses, tickets = np.empty(batch, dtype), np.zeros(1, np.int64)
+    sums = [np.empty((chunks, *array.shape)) for array in parameters]
+    importance = np.empty(0, dtype)
+    if options.importance is not None:
+        importance = np.require(options.importance, dtype, _FOR_KERNELS)
+    settings = KernelOptions(options.exact, float(options.saturation), importance)
+    shapes = family.shapes(layers, heads, size)
 
     def work() -> None:
-        state, block = _workspace(FullState, shapes, dtype), block_workspace(size, dtype)
-        sums = left_sums, right_sums
-        options = exact, float(saturation), importance
-        full_gradient(P, Q, data, source, *options, chunk, tickets, block, state, losses, *sums)
+        state, block = _workspace(family.state, shapes, dtype), block_workspace(size, dtype)
+        family.gradient(*parameters, data, source, settings, chunk, tickets, block, state, losses, *sums)
 
-    run_together(work, chunks, threads)
-    return losses, left_sums.sum(axis=0), right_sums.sum(axis=0)
+    run_together(work, chunks, options.threads)
+    return losses, tuple(array.sum(axis=0) for array in sums)
 
 
-def diagonal_loss_and_gradient(
-    omega: Array,
-    size: int,
-    contexts: GramDraw | Source,
-    exact: bool,
-    threads: int | None = None,
-    saturation: float = 0.0,
-    importance: Array | None = None,
-) -> tuple[Array, Array]:
-    """Each context's loss, and the sum over contexts of its gradient with respect to ω (L, 4), in float64."""
-    layers, dtype, square = len(omega), omega.dtype, (size, size)
-    data, source, batch = _contexts(contexts, size, dtype)
-    chunk, chunks = _chunks(batch)
-    losses, importance = np.empty(batch, dtype), _importance(importance, dtype)
-    omega_sums = np.empty((chunks, layers, 4))
-    shapes: dict[str, tuple[int, ...]] = {
-        "gram": (layers, *square),
-        "layer_map": (layers, *square),
-        "moved": (layers, *square),
-        "rows": (layers + 1, size),
-        "columns": (layers, size),
-        "adjoint": square,
-        "pushed": square,
-        "map_adjoint": square,
-        "last": (2, 4, size),
-        "omega_total": (layers, 4),
-    }
-
-    tickets = np.zeros(1, np.int64)
-
-    def work() -> None:
-        state, block = _workspace(DiagonalState, shapes, dtype), block_workspace(size, dtype)
-        options = exact, float(saturation), importance
-        diagonal_gradient(omega, data, source, *options, chunk, tickets, block, state, losses, omega_sums)
-
-    run_together(work, chunks, threads)
-    return losses, omega_sums.sum(axis=0)
-
-
-def _inference_workspace(layers: int, size: int, dtype: Any) -> InferenceState:
-    square = (size, size)
-    shapes: dict[str, tuple[int, ...]] = {
-        "gram": (2, *square),
-        "layer_map": (layers, *square),
-        "moved": square,
-        "left": square,
-        "rows": (2, size),
-    }
-    return _workspace(InferenceState, shapes, dtype)
-
-
-def losses_from_source(
-    parameters: tuple[Array, Array] | Array, dim: int, source: Source, threads: int | None = None
-) -> Array:
+def losses(parameters: Compiled, dim: int, source: Source, threads: int | None = None) -> Array:
     """(2, batch): ½‖ŵ − w*‖² and ½‖ŵ − w‖² of contexts that are drawn on the way and not kept."""
-    first = parameters[0] if isinstance(parameters, tuple) else parameters
-    dtype, layers, batch, size = first.dtype, len(first), len(source.sigma), dim + 1
-    out = np.empty((2, batch), dtype)
-    lanes = lane_count(dtype.itemsize)
+    kernel = _FAMILIES[type(parameters)].losses
+    dtype, layers, batch, size = parameters[0].dtype, len(parameters[0]), len(source.sigma), dim + 1
+    source, out, lanes = prepared(source, dtype), np.empty((2, batch), dtype), lane_count(dtype.itemsize)
 
     def work(begin: int, end: int) -> None:
         state, block = _inference_workspace(layers, size, dtype), block_workspace(size, dtype)
-        span = begin * lanes, min(end * lanes, batch)
-        if isinstance(parameters, tuple):
-            full_losses(*parameters, source, *span, block, state, out)
-        else:
-            diagonal_losses(parameters, source, *span, block, state, out)
+        kernel(*parameters, source, begin * lanes, min(end * lanes, batch), block, state, out)
 
     run_divided(work, -(-batch // lanes), threads)
     return out
 
 
-def weights_from_gram(
-    parameters: tuple[Array, Array] | Array, gram: Array, every_layer: bool = False, threads: int | None = None
-) -> Array:
-    """Implicit weights (batch, d) of a model given as (P, Q) or as ω; with ``every_layer``, (L, batch, d)."""
-    first = parameters[0] if isinstance(parameters, tuple) else parameters
-    dtype, layers = first.dtype, len(first)
+def weights(parameters: Compiled, gram: Array, every_layer: bool = False, threads: int | None = None) -> Array:
+    """Implicit weights (batch, d); with ``every_layer``, those after 1, 2, … layers, (L, batch, d)."""
+    kernel = _FAMILIES[type(parameters)].weights
+    dtype, layers = parameters[0].dtype, len(parameters[0])
     batch, size, _ = gram.shape
-    gram = np.require(gram, dtype, _FOR_KERNELS)
+    gram, lanes = np.require(gram, dtype, _FOR_KERNELS), lane_count(dtype.itemsize)
     out = np.empty((layers if every_layer else 1, batch, size - 1), dtype)
 
     def work(begin: int, end: int) -> None:
         state = _inference_workspace(layers, size, dtype)
-        if isinstance(parameters, tuple):
-            P, Q = parameters
-            full_weights(P, Q, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
-        else:
-            diagonal_weights(parameters, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
+        kernel(*parameters, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
 
-    lanes = lane_count(dtype.itemsize)
     run_divided(work, -(-batch // lanes), threads)
     return out if every_layer else out[0]
 
 
-def draw(dim: int, source: Source, threads: int | None = None) -> GramDraw:
+def draw(dim: int, source: Source, dtype: Any, threads: int | None = None) -> GramDraw:
     """Draw contexts and keep them, as arrays."""
-    batch, dtype = len(source.sigma), source.sigma.dtype
+    batch, dtype = len(source.sigma), np.dtype(dtype)
     rows = [np.empty((batch, dim), dtype) for _ in range(3)]
     data = GramDraw(np.empty((batch, dim + 1, dim + 1), dtype), *rows)
-    lanes = lane_count(dtype.itemsize)
+    source, lanes = prepared(source, dtype), lane_count(dtype.itemsize)
 
     def work(begin: int, end: int) -> None:
         draw_contexts(data, source, begin * lanes, min(end * lanes, batch), block_workspace(dim + 1, dtype))

@@ -218,9 +218,7 @@ def full_gradient(
     Q: Any,
     data: Any,
     source: Any,
-    exact: bool,
-    saturation: float,
-    importance: Any,
+    options: Any,
     chunk: int,
     tickets: Any,
     block: Any,
@@ -231,24 +229,23 @@ def full_gradient(
 ) -> None:
     """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
 
-    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says. With ``saturation`` > 0 (see `score`)
-    exploding contexts are left out of the gradient. ``importance``, (batch,) or empty, multiplies each one's gradient.
+    Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says; ``options`` are `KernelOptions`.
     """
     lanes = block.loss.shape[0]
     batch = losses.shape[0]
     number = take_ticket(tickets)
     while number * chunk < batch:
         for first in range(number * chunk, min((number + 1) * chunk, batch), lanes):
-            fill_block(block, data, source, first, batch, exact)
+            fill_block(block, data, source, first, batch, options.exact)
             for attempt in range(2):
                 _forward(state, P, Q, block)
-                score(state.columns[0], state.rows[0], block, exact, saturation)
+                score(state.columns[0], state.rows[0], block, options.exact, options.saturation)
                 if attempt == 0:
                     record_losses(losses, first, block)
-                    if saturation > 0.0 and drop_exploded(block):
+                    if options.saturation > 0.0 and drop_exploded(block):
                         continue
                 break
-            weigh(state.columns[0], importance, first)
+            weigh(state.columns[0], options.importance, first)
             _backward(state, P, Q)
         sum_lanes(left_sums[number], state.left_total)
         sum_lanes(right_sums[number], state.right_total)

@@ -1,4 +1,4 @@
-"""Draws one block of contexts, LANES at a time, straight into Gram space. The NumPy twin is `ridgeformer.core.random`."""
+"""Draws one block of contexts, LANES at a time, straight into Gram space. Its NumPy twin is `core.random`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,9 @@ class Block(NamedTuple):
     normals: Any  # (d + p(p−1)/2 rounded up to a multiple of 4, LANES), then the chi variates
 
 
-class Source(NamedTuple):
-    """Which contexts to draw."""
-
-    sigma: Any  # (batch,), noise level of each context
-    examples: int  # n
-    step: int
-    first: int  # number of the batch's first context within the step
-    key: Any  # (2,) 32-bit words, made of the seed and the purpose
-
-
 @inlined
 def draw_block(block: Any, source: Any, first: int) -> None:
-    """Draw w and G of contexts ``first`` onwards of the source; the formulas are in `ridgeformer.core.random.draw_gram`."""
+    """Draw w and G of contexts ``first`` onwards of the source; the formulas are in `core.random.draw_gram`."""
     gram, factor = block.gram, block.factor
     size = gram.shape[0]
     dim = size - 1

@@ -17,7 +17,7 @@ from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.page.models import encode_models, page_model_names
-from ridgeformer.reproduction.records.fields import plain
+from ridgeformer.reproduction.records import plain
 from ridgeformer.reproduction.results import RECORDS, MissingRecordError, making_command, read_results
 
 STYLES = ("style.css", "explorer.css")

@@ -1,12 +1,11 @@
-"""Figures 1 to 7 of the paper and ours beside them, drawn from result records; nothing here trains or measures.
+"""Figures 1 to 7 of the paper and ours, computed once from result records as plain data; nothing here trains.
 
-Every figure is a function of a `ridgeformer.reproduction.results.Results` and gives a Matplotlib figure with notes on
-what it lacks. One method looks the same everywhere; see `look`.
+`FIGURES` has them by name. `ridgeformer.plots.render` draws them with Matplotlib; the page draws the same data itself.
 """
 
 from __future__ import annotations
 
-from ridgeformer.plots.all import FIGURES, Written, draw_all
-from ridgeformer.plots.look import Drawing
+from ridgeformer.plots.figures import FIGURES
+from ridgeformer.plots.specification import Figure, FigureEntry, as_json
 
-__all__ = ["FIGURES", "Drawing", "Written", "draw_all"]
+__all__ = ["FIGURES", "Figure", "FigureEntry", "as_json"]

@@ -1,17 +1,24 @@
-"""Figures of the theory, from its curves: `ridgeformer explain --check --out DIR`."""
+"""Figures of the theory, from its curves: ``ridgeformer explain --check --out DIR``."""
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+import math
 
-from ridgeformer.plots.style import COLOURS, MARKERS, legend_beside, new_figure, ordered_colour, styled
+import numpy as np
+
+from ridgeformer.core.registry import BLACK, Look
+from ridgeformer.plots.specification import Axis, Chart, Figure, Series, floats, in_order, in_turn, panels_figure
 from ridgeformer.theory import Curves
 from ridgeformer.theory.nonlinear_limit import PRINTED_BOUND
 
 _SMALLEST_EXCESS = 1e-17  # where the curves of κ − 1 leave the figure
+_SIZE = (5.4, 2.8)
+_DASHED, _DOTTED = (4.0, 1.5), (1.0, 1.2)
+_ITERATIONS: tuple[tuple[str, str, tuple[float, ...]], ...] = (
+    ("gdpp_layers", "GD++ layers", ()),
+    ("conjugate_gradients", "conjugate gradients", _DASHED),
+    ("gradient_descent", "gradient descent", _DOTTED),
+)
 
 
 def theory_figures(curves: Curves) -> dict[str, Figure]:
@@ -26,100 +33,65 @@ def theory_figures(curves: Curves) -> dict[str, Figure]:
 
 def cosine_figure(curves: Curves) -> Figure:
     """Theorem 4.2: cosines with x(1)² against n."""
-    n = [record.examples for record in curves.cosines]
-    with styled():
-        figure, [[axis]] = new_figure(1, 1, 6.6, 3.4)
-        for place, (name, text) in enumerate(
-            (("reachable", "largest within reach of any model"), ("largest", "largest that was measured"))
-        ):
-            values = [getattr(record, name) for record in curves.cosines]
-            axis.plot(n, values, color=COLOURS[place], marker=MARKERS[place], label=text)
-        expected = [record.expected for record in curves.cosines]
-        axis.plot(n, expected, color="black", linestyle=":", label="sqrt((d + 4)/n)")
-        axis.axhline(PRINTED_BOUND, color="black", linestyle="--", linewidth=0.8, label="the paper's bound")
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel(f"examples n in a context, d = {curves.cosines[0].dim}")
-        axis.set_ylabel("|cosine| of outputs with x(1)²")
-        legend_beside(axis)
-    return figure
+    n = floats(record.examples for record in curves.cosines)
+    names = (("reachable", "largest within reach of any model"), ("largest", "largest that was measured"))
+    series = [
+        Series(text, in_turn(place), n, floats(getattr(record, name) for record in curves.cosines))
+        for place, (name, text) in enumerate(names)
+    ]
+    expected = floats(record.expected for record in curves.cosines)
+    series.append(Series("sqrt((d + 4)/n)", Look(BLACK, _DOTTED), n, expected))
+    series.append(Series("the paper’s bound", Look(BLACK, _DASHED, width=0.8), level=PRINTED_BOUND))
+    x = Axis(f"examples n in a context, d = {curves.cosines[0].dim}", log=True)
+    y = Axis("|cosine| of outputs with x(1)²", log=True)
+    return panels_figure([Chart("", x, y, tuple(series))], _SIZE)
 
 
 def second_order_figure(curves: Curves) -> Figure:
     """Theorem 5.1: κ − 1 layer by layer, and layers against steps of two other methods."""
-    kappas = list(curves.excesses)
-    with styled():
-        figure, [[left, right]] = new_figure(1, 2, 4.6, 3.4)
-        for place, kappa in enumerate(kappas):
-            colour, marker = ordered_colour(place, len(kappas)), MARKERS[place % len(MARKERS)]
-            excesses = np.asarray(curves.excesses[kappa])
-            kept = excesses > _SMALLEST_EXCESS
-            left.plot(np.flatnonzero(kept), excesses[kept], color=colour, marker=marker, label=f"κ = {kappa:g}")
-            _iterations(right, curves, kappa, colour)
-        left.set_yscale("log")
-        left.xaxis.set_major_locator(MaxNLocator(integer=True))
-        left.set_xlabel("preconditioning layers")
-        left.set_ylabel("κ − 1 of what is left")
-        left.legend()
-        right.set_xscale("log")
-        right.set_yscale("log")
-        right.invert_xaxis()
-        right.set_xlabel("accuracy ε")
-        right.set_ylabel("layers or steps to reach it")
-        for line, text in (("-", "GD++ layers"), ("--", "conjugate gradients"), (":", "gradient descent")):
-            right.plot([], [], color="black", linestyle=line, label=text)
-        legend_beside(right)
-    return figure
-
-
-def _iterations(axis: Axes, curves: Curves, kappa: float, colour: tuple[float, float, float, float]) -> None:
-    rows = [row for row in curves.iterations if row.kappa == kappa]
-    epsilons = [row.epsilon for row in rows]
-    for name, line in (("gdpp_layers", "-"), ("conjugate_gradients", "--"), ("gradient_descent", ":")):
-        values = [np.nan if getattr(row, name) is None else getattr(row, name) for row in rows]
-        axis.plot(epsilons, values, color=colour, linestyle=line, marker="." if line == "-" else "none")
+    left, right = [], [Series(text, Look(BLACK, dashes)) for _, text, dashes in _ITERATIONS]
+    for place, (kappa, excesses) in enumerate(curves.excesses.items(), 1):
+        look = in_order(place, len(curves.excesses))
+        shown = [(layer, excess) for layer, excess in enumerate(excesses) if excess > _SMALLEST_EXCESS]
+        left.append(Series(f"κ = {kappa:g}", look, *map(floats, zip(*shown, strict=True))))
+        rows = [row for row in curves.iterations if row.kappa == kappa]
+        for name, _, dashes in _ITERATIONS:
+            counts = [getattr(row, name) for row in rows]
+            values = floats(math.nan if count is None else count for count in counts)
+            right.append(Series("", Look(look.colour, dashes), floats(row.epsilon for row in rows), values))
+    epsilons = [row.epsilon for row in curves.iterations]
+    accuracy = Axis("accuracy ε", (max(epsilons) * 1.5, min(epsilons) / 1.5), log=True)
+    charts = [
+        Chart("", Axis("preconditioning layers", whole=True), Axis("κ − 1 of what is left", log=True), tuple(left)),
+        Chart("", accuracy, Axis("layers or steps to reach it", log=True), tuple(right)),
+    ]
+    return panels_figure(charts, (7.2, 2.8))
 
 
 def two_layer_figure(curves: Curves) -> Figure:
     """Theorem 5.2: distance from optimal ridge regression against n."""
-    with styled():
-        figure, [[axis]] = new_figure(1, 1, 6.6, 3.4)
-        for place, (pair, rows) in enumerate(curves.convergence.items()):
-            for which, sigma in enumerate(dict.fromkeys(pair)):
-                own = [row for row in rows if row.sigma == sigma]
-                axis.plot(
-                    [row.examples for row in own],
-                    [row.error for row in own],
-                    color=COLOURS[place],
-                    marker=MARKERS[place],
-                    linestyle="-" if which == 0 else "--",
-                    label=f"made for σ = {pair[0]:g} and {pair[1]:g}, at σ = {sigma:g}",
-                )
-        n = np.array([row.examples for row in next(iter(curves.convergence.values()))])
-        axis.plot(n, 2 * n**-0.5, color="black", linestyle=":", label="falling as n^(−1/2)")
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("examples n in a context")
-        axis.set_ylabel("‖ŵ − w*‖ over ‖w*‖, root mean squares")
-        legend_beside(axis)
-    return figure
+    series = []
+    for place, (pair, rows) in enumerate(curves.convergence.items()):
+        for which, sigma in enumerate(dict.fromkeys(pair)):
+            own = [row for row in rows if row.sigma == sigma]
+            look = in_turn(place, _DASHED if which else ())
+            name = f"made for σ = {pair[0]:g} and {pair[1]:g}, at σ = {sigma:g}"
+            series.append(Series(name, look, floats(r.examples for r in own), floats(r.error for r in own)))
+    n = np.array(sorted({row.examples for row in next(iter(curves.convergence.values()))}), float)
+    series.append(Series("falling as n^(−1/2)", Look(BLACK, _DOTTED), floats(n), floats(2 * n**-0.5)))
+    y = Axis("‖ŵ − w*‖ over ‖w*‖, root mean squares", log=True)
+    return panels_figure([Chart("", Axis("examples n in a context", log=True), y, tuple(series))], _SIZE)
 
 
 def step_size_figure(curves: Curves) -> Figure:
     """Section 5.3: step sizes against the residuals, as they are and as printed."""
-    steps = curves.steps
-    order = np.argsort(steps.residuals)
-    with styled():
-        figure, [[axis]] = new_figure(1, 1, 6.6, 3.4)
-        for place, (values, text) in enumerate(
-            ((steps.at_start, "in the first two layers"), (steps.behind_fit, "behind layers that do the fit"))
-        ):
-            axis.plot(
-                steps.residuals, values, linestyle="none", marker=MARKERS[place], markersize=3, fillstyle="none",
-                color=COLOURS[place], label=text,
-            )  # fmt: skip
-        axis.plot(steps.residuals[order], steps.printed[order], color="black", linewidth=1, label="as printed")
-        axis.set_xlabel("Σ r² of OLS, d = 10, n = 20, σ ~ U(0, 5)")
-        axis.set_ylabel("step size over −ω_yx")
-        legend_beside(axis)
-    return figure
+    steps, order = curves.steps, np.argsort(curves.steps.residuals)
+    measured = ((steps.at_start, "in the first two layers"), (steps.behind_fit, "behind layers that do the fit"))
+    series = [
+        Series(text, in_turn(place), floats(steps.residuals), floats(values), points=True, hollow=True)
+        for place, (values, text) in enumerate(measured)
+    ]
+    line = floats(steps.residuals[order]), floats(steps.printed[order])
+    series.append(Series("as printed", Look(BLACK, width=1.0), *line))
+    axes = Axis("Σ r² of OLS, d = 10, n = 20, σ ~ U(0, 5)"), Axis("step size over −ω_yx")
+    return panels_figure([Chart("", *axes, tuple(series))], _SIZE)

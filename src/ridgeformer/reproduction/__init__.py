@@ -1,5 +1,5 @@
-"""The paper's experiments: each turns trained models into a result record, which `ridgeformer.report` draws.
+"""The paper's experiments: its printed numbers, the grid of trained models, Table 1, its claims, and result records.
 
 `cells` says which models there are, `grid` trains them, `table1` measures them beside the baselines, `claims` holds
-what the paper says against the numbers.
+what the paper says against the numbers, and `measuring` makes the records that figures and page are drawn from.
 """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ridgeformer.core.validation import one_of
-from ridgeformer.core.validation import InputError
-from ridgeformer.core.model import KINDS
 from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.validation import InputError, one_of, whole_number
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.recipes import starts_from_diagonal
 
@@ -42,7 +41,7 @@ _NEIGHBOUR = {
 class Cell:
     """One trained model of the grid."""
 
-    model: str
+    kind: str
     layers: int
     noise: str
     seed: int = 0
@@ -53,7 +52,7 @@ class Cell:
     @property
     def name(self) -> str:
         """Its name in the zoo and the name of its run directory."""
-        return zoo_name(self.model, self.layers, self.noise, self.seed, self.heads)
+        return zoo_name(self.kind, self.layers, self.noise, self.seed, self.heads)
 
     @property
     def beyond(self) -> bool:
@@ -67,12 +66,12 @@ class Cell:
             return replace(self, heads=2 if self.heads > 2 else 1)
         if self.beyond:
             return replace(self, layers={12: 10, 10: 8}.get(self.layers, LAYERS[-1]))
-        if self.model == "gdpp":
+        if self.kind == "gdpp":
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
         if self.noise == "uniform:0":
-            return replace(self, model="gdpp")
-        if self.model == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
-            return replace(self, model="diag")
+            return replace(self, kind="gdpp")
+        if self.kind == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
+            return replace(self, kind="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
         return None if neighbour is None else replace(self, noise=neighbour)
 
@@ -80,68 +79,79 @@ class Cell:
     def config(self) -> TrainConfig:
         """How it is trained."""
         return TrainConfig(
-            kind=self.model,
+            kind=self.kind,
             layers=self.layers,
             noise=self.noise,
             seed=self.seed,
             heads=self.heads,
-            steps=_STEPS_ON_THE_WAY if self.model == "full" and self.beyond and self.layers < _DEEPEST else None,
+            steps=_STEPS_ON_THE_WAY if self.kind == "full" and self.beyond and self.layers < _DEEPEST else None,
             start=None if self.parent is None else self.parent.name,
             sequences=self.sequences,
         )
 
 
-def zoo_name(model: str, layers: int, noise: str, seed: int = 0, heads: int = 1) -> str:
+def zoo_name(kind: str, layers: int, noise: str, seed: int = 0, heads: int = 1) -> str:
     """kind-layers-noise, such as full-7-uniform-5; seeds other than 0 and several heads are named."""
     size = f"{layers}-heads-{heads}" if heads > 1 else f"{layers}"
-    return f"{model}-{size}-{noise.replace(':', '-')}" + (f"-seed-{seed}" if seed else "")
+    return f"{kind}-{size}-{noise.replace(':', '-')}" + (f"-seed-{seed}" if seed else "")
 
 
-def _order(noise: str) -> tuple[bool, int]:
-    """uniform:5, where the chains begin, before the others."""
-    return noise != SEEDED_PRIOR, PRIORS.index(noise)
+DEPTH = LAYERS[-1]
+"""Layers of the models that figures show for every prior."""
+EVERY_DEPTH = tuple(range(2, DEPTH))
+EVERY_DEPTH_PRIORS = BEYOND_PRIORS
+"""Priors for which the paper draws models of 2 to 7 layers."""
+SHOWN = tuple(zoo_name("full", 4, noise) for noise in ("categorical:1+3", "categorical:1+3+5", "uniform:5"))
+"""Whose weights figure 4 shows: the paper's model of four layers, and the same for two other priors."""
 
 
 def grid_cells(
-    models: Iterable[str] = KINDS,
+    kinds: Iterable[str] = tuple(KINDS),
     layers: Iterable[int] | None = None,
     columns: Iterable[str] = PRIORS,
     seeds: Iterable[int] = SEEDS,
     sequences: int = 1_000_000,
 ) -> tuple[Cell, ...]:
     """The chosen part of the grid, with the cells that it starts from, parents before children."""
-    columns = sorted((one_of("columns", column, PRIORS) for column in columns), key=_order)
-    models = [one_of("models", model, KINDS) for model in models]
-    wanted = None if layers is None else sorted(set(layers))
-    if wanted is not None and (not wanted or wanted[0] < 1 or wanted[-1] > SEEDED_LAYERS[-1]):
-        raise InputError(f"layers must be between 1 and {SEEDED_LAYERS[-1]}, not {wanted}.")
-    found: list[Cell] = []
-    seeds = sorted(set(seeds)) or [0]
-    for seed in seeds:  # the whole table first, then what only the figures need
-        for model in models:
-            for noise in columns if seed == seeds[0] else [c for c in columns if c == SEEDED_PRIOR]:
+    kinds, columns = _checked(kinds, columns)
+    sequences = whole_number("sequences", sequences, 2)
+    wanted = None if layers is None else {whole_number("layers", depth, 1, SEEDED_LAYERS[-1]) for depth in layers}
+    if wanted == set():
+        raise InputError(f"layers must name at least one depth between 1 and {SEEDED_LAYERS[-1]}.")
+    first, *more = sorted({whole_number("seeds", seed, 0) for seed in seeds}) or [0]
+    cells: list[Cell] = []
+    for seed in (first, *more):  # the whole table first, then what only the figures need
+        for kind in kinds:
+            for noise in columns if seed == first else [SEEDED_PRIOR] * (SEEDED_PRIOR in columns):
                 depths = SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS
-                found += [
-                    Cell(model, depth, noise, seed, sequences=sequences)
+                cells += [
+                    Cell(kind, depth, noise, seed, sequences=sequences)
                     for depth in depths
                     if wanted is None or depth in wanted
                 ]
-    return _with_parents(found)
+    return _with_parents(cells)
 
 
 def beyond_cells(
-    models: Iterable[str] = ("diag", "full"), columns: Iterable[str] = BEYOND_PRIORS, sequences: int = 1_000_000
+    kinds: Iterable[str] = tuple(KINDS), columns: Iterable[str] = BEYOND_PRIORS, sequences: int = 1_000_000
 ) -> tuple[Cell, ...]:
     """The models beyond the paper's, with the cells that they start from, parents before children."""
-    found = [
-        Cell(model, layers, noise, heads=heads, sequences=sequences)
-        for model in models
-        if model != "gdpp"  # more layers and heads are no use to it: see `ridgeformer.training.spectral`
+    kinds, columns = _checked(kinds, columns)
+    return _with_parents(
+        Cell(kind, layers, noise, heads=heads, sequences=sequences)
+        for kind in kinds
+        if kind != "gdpp"  # more layers and heads are no use to it: see `ridgeformer.training.spectral`
         for noise in columns
         if noise in BEYOND_PRIORS
         for layers, heads in BEYOND_SIZES
-    ]
-    return _with_parents(found)
+    )
+
+
+def _checked(kinds: Iterable[str], columns: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Kinds and columns that there are; uniform:5, where the chains begin, comes before the others."""
+    columns = [one_of("columns", column, PRIORS) for column in columns]
+    columns.sort(key=lambda noise: (noise != SEEDED_PRIOR, PRIORS.index(noise)))
+    return [one_of("kinds", kind, KINDS) for kind in kinds], columns
 
 
 def _with_parents(cells: Iterable[Cell]) -> tuple[Cell, ...]:

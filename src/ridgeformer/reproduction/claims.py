@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ridgeformer.analysis import diagonal_fit
-from ridgeformer.evaluation import profile
-from ridgeformer.reproduction.cells import LAYERS, Cell
-from ridgeformer.reproduction.records.fields import Fields
-from ridgeformer.reproduction.table1 import Entry, Table1
-from ridgeformer.reproduction.table1_text import header, number
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.task import Task
+from ridgeformer.evaluation import profile
+from ridgeformer.reproduction.cells import LAYERS, Cell
+from ridgeformer.reproduction.records import Prose, Record
+from ridgeformer.reproduction.table1 import Entry, Table1, header, number
 
 _NOISY = tuple(f"uniform:{level}" for level in range(1, 8))
 _CLOSE = 1.1  # two losses are called alike if they are within 10 % of each other
@@ -26,16 +24,24 @@ _LEVEL_SEQUENCES = 20_000
 class Claim:
     """One claim."""
 
-    statement: str
-    verdict: str
+    statement: Prose
+    verdict: Prose
     """"confirmed", "partly" or "refuted"."""
-    numbers: str
+    numbers: Prose
+
+
+@dataclass(frozen=True)
+class ClaimsRecord(Record):
+    """All claims, as the folder of a reproduction keeps them."""
+
+    record = "claims"
+    claims: tuple[Claim, ...]
 
 
 def check_claims(table: Table1, models: Mapping[Cell, LinearTransformer]) -> list[Claim]:
     """All claims that can be judged from the table and the models that are there."""
     by_name = {cell.name: model for cell, model in models.items()}
-    found = [
+    claims = [
         _diag_like_full(table),
         _gdpp_like_constrr(table),
         _four_beat_adarr(table),
@@ -44,7 +50,7 @@ def check_claims(table: Table1, models: Mapping[Cell, LinearTransformer]) -> lis
         _two_layers(by_name),
         _diagonal_heavy(by_name),
     ]
-    return [claim for claim in found if claim is not None]
+    return [claim for claim in claims if claim is not None]
 
 
 def _verdict(holds: Sequence[bool]) -> str:
@@ -165,21 +171,3 @@ def _diagonal_heavy(models: Mapping[str, LinearTransformer]) -> Claim | None:
         f"Share of squares on the diagonal, P and Q of each layer: {', '.join(f'{share:.2f}' for share in shares)}; "
         f"singular values that hold 90 % of the rest: {', '.join(map(str, ranks))} of {model.dim + 1}.",
     )
-
-
-@dataclass(frozen=True)
-class ClaimsRecord:
-    """All claims, as the folder of a reproduction keeps them."""
-
-    claims: tuple[Claim, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"record": "claims", "claims": [asdict(claim) for claim in self.claims]}
-
-    @classmethod
-    def from_json(cls, values: Any) -> ClaimsRecord:
-        """The reverse of `as_json`."""
-        texts = ("statement", "verdict", "numbers")
-        rows = Fields(values, "claims").objects("claims")
-        return cls(tuple(Claim(*(row.prose(name) for name in texts)) for row in rows))

@@ -4,35 +4,39 @@ Measured on two cores: a model is a recursion on small matrices with a little Py
 a thread each get done a tenth (deep FULL) to twice (shallow DIAG) sooner than one after the other on two threads.
 
 Every cell is a run directory. Whatever stops the work, finished cells are not trained again and unfinished ones go on
-from their last checkpoint. Workers get cells as lines of JSON on their standard input; when it closes, because the main
-process is done or was killed, they stop at once.
+from their last checkpoint. How long cells took is in grid.jsonl beside the run directories, a line for each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
-import queue
-import subprocess
-import sys
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from ridgeformer.core.model_file import load_model, read_model
+from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 from ridgeformer.reproduction.cells import Cell
-from ridgeformer.reproduction.grid_times import note_times
-from ridgeformer.core.model_file import load_model
-from ridgeformer.training.recipes import legs
+from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.run_directory import RunDirectory
-from ridgeformer.training.steps import StepInfo
 from ridgeformer.training.train import OtherRecipeError, train
+from ridgeformer.zoo import SUFFIX, zoo_folder, zoo_names
 
-_REPORT_EVERY = 1.0  # seconds between a worker's reports of progress
+_REPORT_EVERY = 1.0  # seconds between reports of progress
+TIMES = "grid.jsonl"
+# The kernels bring their own thread; NumPy's would get in the way of the other worker.
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,11 @@ class GridEvent:
     what: str
     share: float = 0.0
     """Of its steps that are done."""
-    seconds: float = 0.0
-    """Since it was started."""
-    busy_seconds: float = 0.0
-    """Of them the worker had a core."""
     message: str = ""
+    """Why it failed."""
+
+
+OnEvent = Callable[[GridEvent], None]
 
 
 def finished_result(cell: Cell, folder: Path) -> dict[str, Any] | None:
@@ -59,174 +63,141 @@ def finished_result(cell: Cell, folder: Path) -> dict[str, Any] | None:
     return result if directory.model.exists() else None
 
 
-def run_cell(cell: Cell, folder: Path, on_step: Callable[[StepInfo], None]) -> None:
-    """Train a cell in its run directory, on one thread; goes on with what is there if it is the same run.
+def train_grid(cells: Sequence[Cell], folder: Path, on_event: OnEvent, workers: int | None = None) -> list[Cell]:
+    """Train all cells that are not finished yet; parents come before children. Returns the cells that failed.
 
-    A run that was begun by another version of the recipe is begun again.
+    Workers are spawned by `multiprocessing`: a script that calls this must do so under ``if __name__ == "__main__":``.
     """
-    directory = RunDirectory(folder / cell.name)
-    same = directory.exists() and directory.config() == cell.config
-    given = None if cell.parent is None else load_model(RunDirectory(folder / cell.parent.name).model)
-
-    def run(resume: bool) -> None:
-        train(
-            cell.config,
-            out=directory.path,
-            resume=resume,
-            overwrite=not resume,
-            callbacks=[on_step],
-            threads=1,
-            given=given,
-        )
-
-    try:
-        run(resume=same)
-    except OtherRecipeError:
-        run(resume=False)
-
-
-def train_grid(
-    cells: Sequence[Cell], folder: Path, on_event: Callable[[GridEvent], None], workers: int | None = None
-) -> list[Cell]:
-    """Train all cells that are not finished yet; parents come before children. Returns the cells that failed."""
-    waiting: list[Cell] = []
-    done: set[str] = set()
+    waiting = [cell for cell in cells if finished_result(cell, folder) is None]
+    done = {cell.name for cell in cells} - {cell.name for cell in waiting}
     for cell in cells:
-        if finished_result(cell, folder) is None:
-            waiting.append(cell)
-        else:
-            done.add(cell.name)
+        if cell.name in done:
             on_event(GridEvent(cell, "kept"))
     failed: list[Cell] = []
     if not waiting:
         return failed
     folder.mkdir(parents=True, exist_ok=True)
-    with _crew(min(workers or os.cpu_count() or 1, len(waiting)), folder) as (staff, events):
-        idle, busy = list(staff), 0
-        while waiting or busy:
+    count = min(workers or os.cpu_count() or 1, len(waiting))
+    running: dict[Future[tuple[float, float, float]], Cell] = {}
+    with _crew(count, folder) as submit:
+        while waiting or running:
             ready = [cell for cell in waiting if cell.parent is None or cell.parent.name in done]
-            while ready and idle:
-                cell = ready.pop(0)
+            for cell in ready[: count - len(running)]:
                 waiting.remove(cell)
-                idle.pop().give(cell)
-                busy += 1
+                running[submit(cell)] = cell
                 on_event(GridEvent(cell, "started"))
-            if not busy:  # their parents failed
-                failed += waiting
-                break
-            worker, event = events.get()
-            if event is None:
-                raise RidgeformerError("A training process died; run the command again to go on.")
-            if event.what in ("finished", "failed"):
-                idle.append(worker)
-                busy -= 1
-                if event.what == "finished":
-                    done.add(event.cell.name)
+            if not running:  # their parents failed
+                return failed + waiting
+            for future in wait(running, _REPORT_EVERY, FIRST_COMPLETED).done:
+                cell, error = running.pop(future), future.exception()
+                if isinstance(error, RidgeformerError):
+                    failed.append(cell)
+                    on_event(GridEvent(cell, "failed", 1.0, str(error)))
                 else:
-                    failed.append(event.cell)
-            if event.what == "finished":
-                note_times(folder, event.cell, time.time() - event.seconds, time.time(), event.busy_seconds)
-            on_event(event)
+                    note_times(folder, cell, *future.result())
+                    done.add(cell.name)
+                    on_event(GridEvent(cell, "finished", 1.0))
+            for cell in running.values():
+                on_event(GridEvent(cell, "running", _share(cell, folder)))
     return failed
 
 
-class _Worker:
-    """A process that trains cells."""
-
-    def __init__(self, folder: Path, events: queue.SimpleQueue[tuple[_Worker, GridEvent | None]]) -> None:
-        command = [sys.executable, "-m", "ridgeformer.reproduction.worker", str(folder)]
-        # The kernels bring their own thread; NumPy's would get in the way of the other worker.
-        quiet = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | quiet,
-            process_group=0,  # Ctrl-C is for the main process, which then closes the orders
-        )
-        self._events = events
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def give(self, cell: Cell) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(asdict(cell)) + "\n")
-            self.process.stdin.flush()
-        except OSError as gone:
-            raise RidgeformerError("A training process died; run the command again to go on.") from gone
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as reports:
-            for line in reports:
-                values = json.loads(line)
-                self._events.put((self, GridEvent(**(values | {"cell": Cell(**values["cell"])}))))
-        self._events.put((self, None))
-
-    def dismiss(self) -> None:
-        with contextlib.suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+def _share(cell: Cell, folder: Path) -> float:
+    """How much of a cell is done, by the history of its run."""
+    with contextlib.suppress(OSError, ValueError, KeyError, IndexError):  # not begun, or a line half written
+        steps = RunDirectory(folder / cell.name).read_history()[-1]["total"]
+        return min(1.0, steps / sum(stage.steps for stage in stages_of(cell.config)))
+    return 0.0
 
 
 @contextlib.contextmanager
-def _crew(count: int, folder: Path) -> Iterator[tuple[list[_Worker], Any]]:
-    events: queue.SimpleQueue[tuple[_Worker, GridEvent | None]] = queue.SimpleQueue()
-    staff = [_Worker(folder, events) for _ in range(count)]
+def _crew(count: int, folder: Path) -> Iterator[Callable[[Cell], Future[tuple[float, float, float]]]]:
+    """Worker processes, and what gives them cells. They end at once when this process leaves, however it does."""
+    spawning = multiprocessing.get_context("spawn")
+    end, ours = spawning.Pipe(duplex=False)  # only this process holds ours: when it is gone, the workers read its end
+    pool = ProcessPoolExecutor(count, spawning, _begin, (end,))
+
+    def submit(cell: Cell) -> Future[tuple[float, float, float]]:
+        # A worker inherits what holds while it is spawned here. Ctrl-C is for the main process, so workers have it
+        # blocked from their first moment; here it waits until they are on their way.
+        mask, environment = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), dict(os.environ)
+        os.environ.update(_ONE_THREAD)
+        try:
+            return pool.submit(_train_cell, cell, folder)
+        finally:
+            for name in _ONE_THREAD:
+                del os.environ[name]
+            os.environ.update(environment)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     try:
-        yield staff, events
+        yield submit
+        pool.shutdown()
+    except BrokenProcessPool as died:
+        raise RidgeformerError("A training process died; run the command again to go on.") from died
     except KeyboardInterrupt as stopped:
         raise InterruptedRunError(
             f"Stopped; all finished models are in {folder}. The same command goes on from there."
         ) from stopped
     finally:
-        for worker in staff:
-            worker.dismiss()
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        end.close()
 
 
-def work(folder: Path, orders: IO[str], reports: IO[str]) -> None:
-    """What a worker process does: train the cells that come in, one JSON object a line, until there are no more.
+def _begin(end: Connection) -> None:
+    """What a worker does first: watch for the end of the main process."""
 
-    Orders are read on a thread of their own: when they end, because the main process is gone, this one ends at once.
-    """
-    todo: queue.SimpleQueue[Cell] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in orders:
-            todo.put(Cell(**json.loads(line)))
+    def watch() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            end.recv_bytes()
         os._exit(0)  # a run directory survives this: it is what a crash would do
 
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        _work_on(todo.get(), folder, reports)
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def _work_on(cell: Cell, folder: Path, reports: IO[str]) -> None:
-    started = shown = time.monotonic()
-    begun = time.process_time()
-    total = sum(leg.steps for leg in legs(cell.config))
+def _train_cell(cell: Cell, folder: Path) -> tuple[float, float, float]:
+    """What a worker does: train a cell in its run directory, on one thread; when it began, ended and had a core.
 
-    def report(what: str, share: float, message: str = "") -> None:
-        values = {"cell": asdict(cell), "what": what, "share": share, "message": message}
-        values |= {"seconds": time.monotonic() - started, "busy_seconds": time.process_time() - begun}
-        reports.write(json.dumps(values) + "\n")
-        reports.flush()
+    It goes on with what is there if it is the same run. One that was begun by another version of the recipe is begun
+    again.
+    """
+    started, begun = time.time(), time.process_time()
+    directory = RunDirectory(folder / cell.name)
+    same = directory.exists() and directory.config() == cell.config
+    given = None if cell.parent is None else load_model(RunDirectory(folder / cell.parent.name).model)
 
-    def on_step(info: StepInfo) -> None:
-        nonlocal shown
-        if time.monotonic() - shown > _REPORT_EVERY:
-            shown = time.monotonic()
-            report("running", info.total / total)
+    def run(resume: bool) -> None:
+        train(cell.config, out=directory.path, resume=resume, overwrite=not resume, threads=1, given=given)
 
     try:
-        run_cell(cell, folder, on_step)
-    except (RidgeformerError, InputError) as wrong:
-        report("failed", 1.0, str(wrong))
-    else:
-        report("finished", 1.0)
+        run(resume=same)
+    except OtherRecipeError:
+        run(resume=False)
+    return started, time.time(), time.process_time() - begun
+
+
+def note_times(folder: Path, cell: Cell, started: float, finished: float, busy: float) -> None:
+    """Add a cell; times are in seconds since 1970, except ``busy``, those for which it had a core."""
+    times = {"started": started, "finished": finished, "busy": busy}
+    row = {"cell": cell.name, **{name: round(seconds, 2) for name, seconds in times.items()}}
+    try:
+        with (folder / TIMES).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as failed:
+        raise InputError(f"Cannot write {folder / TIMES}: {failed.strerror or failed}.") from failed
+
+
+def build_zoo(runs: Path, into: Path | None = None) -> dict[str, int]:
+    """Copy the models of all finished runs in ``runs`` into a folder, by default the package's own: name → bytes."""
+    models: dict[str, bytes] = {}
+    for path in sorted(runs.glob(f"*/model{SUFFIX}")):
+        if RunDirectory(path.parent).finished_result() is not None:
+            models[path.parent.name] = path.read_bytes()
+            read_model(models[path.parent.name], path)  # refuses what is not a model, before anything is written
+    if not models:
+        raise InputError(f"There are no finished runs in {runs}.")
+    for name, data in models.items():
+        write_whole((zoo_folder() if into is None else into) / f"{name}{SUFFIX}", data)
+    zoo_names.cache_clear()
+    return {name: len(data) for name, data in models.items()}

@@ -4,47 +4,52 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
-from ridgeformer.evaluation.comparison import AnyPredictor, compare
-from ridgeformer.reproduction.cells import PRIORS, Cell
+from ridgeformer.baselines import BASELINES
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
-from ridgeformer.reproduction.paper import printed_half_unit, printed_loss
+from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.task import Task
+from ridgeformer.evaluation import compare
+from ridgeformer.reproduction.cells import PRIORS, Cell
+from ridgeformer.reproduction.paper import printed_half_unit, printed_loss
+from ridgeformer.reproduction.records import METHODS, Count, Heads, Layers, Method, Number, Record, Sequences, Text
 
-BASELINES = ("constrr", "adarr", "tunedrr", "bayes")
-METHOD_NAMES = {
-    "gdpp": "GD++",
-    "diag": "DIAG",
-    "full": "FULL",
-    "constrr": "ConstRR",
-    "adarr": "AdaRR",
-    "tunedrr": "TunedRR",
-    "bayes": "Bayes limit",
-}
+_MEASURED = ("adjusted_loss", "standard_error", "median", "p99", "maximum", "diverged")
+_OURS = " (ours)"
+"""Marks the rows of models beyond the paper."""
+
+Row = tuple[str, int | None, int]
+"""Method, layers (of a model), heads."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One number of the table."""
 
-    method: str
-    layers: int | None
-    noise: str
-    adjusted_loss: float
-    standard_error: float
-    median: float
-    p99: float
-    maximum: float
-    diverged: int
-    printed: float | None
+    method: Method
+    layers: Layers | None
+    noise: Text
+    adjusted_loss: Number
+    standard_error: Number
+    median: Number
+    p99: Number
+    maximum: Number
+    diverged: Count
+    printed: Number | None
     """What the paper has, if anything."""
-    bayes_ratio: float | None = None
+    bayes_ratio: Number | None = None
     """The loss over that of the Bayes limit on the same sequences; None where that is zero, or the loss not finite."""
-    heads: int = 1
+    heads: Heads = 1
+
+    @property
+    def row(self) -> Row:
+        """The row of the table that it stands in."""
+        return self.method, self.layers, self.heads
 
     @property
     def trained(self) -> bool:
@@ -53,7 +58,7 @@ class Entry:
 
     @property
     def beyond(self) -> bool:
-        """Whether it is of a model that the paper has not."""
+        """Whether it is of a model that the paper does not have."""
         return self.layers is not None and Cell(self.method, self.layers, self.noise, heads=self.heads).beyond
 
     @property
@@ -67,22 +72,19 @@ class Entry:
         return "equal" if self.adjusted_loss <= self.printed + margin else "worse"
 
 
-Row = tuple[str, int | None, int]
-"""Method, layers (of a model), heads."""
-
-
 @dataclass(frozen=True)
-class Table1:
+class Table1(Record):
     """The whole table."""
 
+    record = "table1"
     entries: tuple[Entry, ...]
-    sequences: int
-    seed: int
+    sequences: Sequences
+    seed: Count
 
     def entry(self, method: str, layers: int | None, noise: str, heads: int = 1) -> Entry | None:
         """One number, if it was measured."""
-        wanted = (method, layers, noise, heads)
-        return next((e for e in self.entries if (e.method, e.layers, e.noise, e.heads) == wanted), None)
+        wanted = (method, layers, heads), noise
+        return next((entry for entry in self.entries if (entry.row, entry.noise) == wanted), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -91,43 +93,32 @@ class Table1:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """(method, layers, heads), in the order of the paper, with those of several heads last but for baselines."""
-        found = {(entry.method, entry.layers, entry.heads): None for entry in self.entries}
-        order = list(METHOD_NAMES)
-        return tuple(sorted(found, key=lambda row: (row[1] is None, row[2], row[1] or 0, order.index(row[0]))))
+        """In the order of the paper; models with several heads come after those with one, and baselines come last."""
+        order = list(METHODS)
+        rows = dict.fromkeys(entry.row for entry in self.entries)
+        return tuple(sorted(rows, key=lambda row: (row[1] is None, row[2], row[1] or 0, order.index(row[0]))))
 
     def best(self, noise: str) -> Entry:
-        """The best of a column but for the Bayes limit."""
-        column = [e for e in self.entries if e.noise == noise and e.method != "bayes"]
+        """The best of a column, the Bayes limit left out."""
+        column = [entry for entry in self.entries if entry.noise == noise and entry.method != "bayes"]
         return min(column, key=lambda entry: entry.adjusted_loss)
 
-    def verdicts(self, methods: Iterable[str] = ("gdpp", "diag", "full")) -> dict[str, list[Entry]]:
-        """Entries of trained models by verdict."""
-        found: dict[str, list[Entry]] = {"better": [], "equal": [], "worse": []}
+    def verdicts(self, methods: Iterable[str] = tuple(KINDS)) -> dict[str, list[Entry]]:
+        """Entries by verdict; those of trained models unless other ``methods`` are named."""
+        wanted, entries = set(methods), dict[str, list[Entry]](better=[], equal=[], worse=[])
         for entry in self.entries:
-            if entry.method in set(methods) and entry.verdict:
-                found[entry.verdict].append(entry)
-        return found
+            if entry.method in wanted and entry.verdict:
+                entries[entry.verdict].append(entry)
+        return entries
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values; an infinite loss is null."""
+        """Plain JSON values with all their digits; an infinite loss is null."""
         rows = [
-            {name: None if value == float("inf") else value for name, value in asdict(entry).items()}
+            {name: None if value == math.inf else value for name, value in asdict(entry).items()}
             | {"verdict": entry.verdict}
             for entry in self.entries
         ]
-        return {"record": "table1", "sequences": self.sequences, "seed": self.seed, "entries": rows}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Table1:
-        """The reverse of `as_json`."""
-        entries = []
-        for row in values["entries"]:
-            fields = {name: value for name, value in row.items() if name != "verdict"}
-            for name in ("adjusted_loss", "standard_error", "median", "p99", "maximum"):
-                fields[name] = float("inf") if fields[name] is None else fields[name]
-            entries.append(Entry(**fields))
-        return cls(tuple(entries), values["sequences"], values["seed"])
+        return {"record": self.record, "sequences": self.sequences, "seed": self.seed, "entries": rows}
 
     def as_csv(self) -> str:
         """One line for each number."""
@@ -136,6 +127,81 @@ class Table1:
         writer.writeheader()
         writer.writerows(asdict(entry) | {"verdict": entry.verdict} for entry in self.entries)
         return out.getvalue()
+
+    def as_markdown(self) -> str:
+        """Ours, the paper's in brackets, the best of a column in bold."""
+
+        def cell(entry: Entry, best: bool) -> str:
+            text = f"**{number(entry.adjusted_loss)}**" if best else number(entry.adjusted_loss)
+            return text + (f" ({entry.printed:g})" if entry.printed is not None else "")
+
+        return TextTable("", ["", *map(header, self.columns)], self.texts(cell)).markdown() + "\n"
+
+    def as_latex(self) -> str:
+        """A tabular environment; ours, the paper's in brackets, the best of a column in bold."""
+
+        def cell(entry: Entry, best: bool) -> str:
+            text = number(entry.adjusted_loss).replace("∞", r"$\infty$")
+            text = rf"\textbf{{{text}}}" if best else text
+            return text + (rf" {{\footnotesize({entry.printed:g})}}" if entry.printed is not None else "")
+
+        def line(cells: Sequence[str]) -> str:
+            return " & ".join(cells) + r" \\"
+
+        heads = [header(noise).replace("{", r"$\{").replace("}", r"\}$") for noise in self.columns]
+        body = [line([name.replace("++", r"\texttt{++}"), *cells]) for name, *cells in self.texts(cell)]
+        first = [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\hline", line([r"$\sigma$", *heads]), r"\hline"]
+        return "\n".join([*first, *body, r"\hline", r"\end{tabular}"]) + "\n"
+
+    def texts(self, cell: Callable[[Entry, bool], str]) -> list[list[str]]:
+        """The lines of the table: the name of a row, and ``cell(entry, whether it is the best)`` for every column."""
+        best, lines = {noise: self.best(noise) for noise in self.columns}, []
+        for row in self.rows:
+            entries = [self.entry(*row[:2], noise, row[2]) for noise in self.columns]
+            ours = _OURS if all(entry is None or entry.beyond for entry in entries) else ""
+            cells = ["" if entry is None else cell(entry, entry == best[entry.noise]) for entry in entries]
+            lines.append([row_name(*row) + ours, *cells])
+        return lines
+
+
+class TextTable(NamedTuple):
+    """A table for people to read, on a terminal or in a page."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """In GitHub's Markdown, without the title."""
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float) -> str:
+    """Four digits at most, as the table's numbers range from 1 to 1e-18."""
+    if value == 0:
+        return "0"
+    if value == math.inf:
+        return "∞"
+    return f"{value:.2e}" if value < 5e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.3f}"
+
+
+def row_name(method: str, layers: int | None, heads: int = 1) -> str:
+    """Such as "FULL 7", or "FULL 7 × 2 heads"."""
+    size = "" if layers is None else f" {layers}"
+    return METHODS[method].label + size + (f" × {heads} heads" if heads > 1 else "")
+
+
+def header(noise: str) -> str:
+    """U5 for uniform:5, {1,3} for categorical:1+3."""
+    prior, _, levels = noise.partition(":")
+    return f"U{levels}" if prior == "uniform" else "{" + levels.replace("+", ",") + "}"
+
+
+def table1_baselines(task: Task) -> dict[str, Predictor]:
+    """The baselines of the paper's table, and last the Bayes limit, all of them tuned to a task."""
+    entries = [*(entry for entry in BASELINES.values() if entry.in_table1), BASELINES["bayes"]]
+    return {entry.name: entry.make(task) for entry in entries}
 
 
 def measure_table1(
@@ -150,39 +216,33 @@ def measure_table1(
     first_seed = min((cell.seed for cell in models), default=0)
     for noise in columns:
         task = Task(noise=noise)
-        predictors: dict[Row, AnyPredictor] = {
-            (cell.model, cell.layers, cell.heads): model
+        predictors: dict[Row, Predictor] = {
+            (cell.kind, cell.layers, cell.heads): model
             for cell, model in sorted(models.items(), key=lambda item: item[0].layers)
             if cell.noise == noise and cell.seed == first_seed
         }
-        baselines: tuple[AnyPredictor, ...] = (ConstRR.tuned(task), AdaRR(), TunedRR.tuned(task), Bayes(task.prior))
-        predictors |= {(name, None, 1): baseline for name, baseline in zip(BASELINES, baselines, strict=True)}
+        predictors |= {(name, None, 1): baseline for name, baseline in table1_baselines(task).items()}
         named = {" ".join(map(str, row)): predictor for row, predictor in predictors.items()}
 
         def show(done: int, noise: str = noise) -> None:
             on_chunk(noise, done)
 
-        found = compare(named, task, sequences, seed, show, paired=False).evaluations
+        evaluations = compare(named, task, sequences, seed, show, paired=False).evaluations
         column = [
             Entry(
                 method,
                 layers,
                 noise,
-                evaluation.adjusted_loss,
-                evaluation.standard_error,
-                evaluation.median,
-                evaluation.p99,
-                evaluation.maximum,
-                evaluation.diverged,
-                printed_loss(method, layers, noise) if heads == 1 else None,
+                **{name: getattr(evaluation, name) for name in _MEASURED},
+                printed=printed_loss(method, layers, noise) if heads == 1 else None,
                 heads=heads,
             )
-            for (method, layers, heads), evaluation in zip(predictors, found.values(), strict=True)
+            for (method, layers, heads), evaluation in zip(predictors, evaluations.values(), strict=True)
         ]
         limit = column[-1].adjusted_loss
-        entries += [replace(e, bayes_ratio=_ratio(e.adjusted_loss, limit)) for e in column]
+        entries += [replace(entry, bayes_ratio=_ratio(entry.adjusted_loss, limit)) for entry in column]
     return Table1(tuple(entries), sequences, seed)
 
 
 def _ratio(loss: float, limit: float) -> float | None:
-    return loss / limit if limit > 0 and loss < float("inf") else None
+    return loss / limit if limit > 0 and loss < math.inf else None

@@ -9,9 +9,13 @@ from typing import Any
 
 from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.reproduction.records import Count, Layers, Number, Record, Text
+from ridgeformer.reproduction.table1 import TextTable
+from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import AdamLeg, Leg, PoolLeg, legs
-from ridgeformer.training.steps import Trainer
+from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.recipes import stages_of
+from ridgeformer.training.stages import Run, Stage
 
 _SEQUENCES = 1_000_000
 _SEED = 7  # of the sequences that measure; those of training differ by purpose
@@ -21,7 +25,7 @@ _SEED = 7  # of the sequences that measure; those of training differ by purpose
 class Target:
     """A loss to reach, from random weights, in some time on two idle cores."""
 
-    model: str
+    kind: str
     layers: int
     noise: str
     loss: float
@@ -47,17 +51,27 @@ TARGETS = (
 class Trial:
     """One run and what came of it."""
 
-    what: str
-    model: str
-    layers: int
-    noise: str
-    seed: int
+    what: Text
+    kind: Text
+    layers: Layers
+    noise: Text
+    seed: Count
     evaluation: Evaluation
-    seconds: float
+    seconds: Number
     """Of training and measuring, as a user waits for it."""
-    target: float | None = None
-    allowed: float | None = None
+    target: Number | None = None
+    allowed: Number | None = None
     """Seconds that it may take."""
+
+    @property
+    def name(self) -> str:
+        """For people to read."""
+        return f"{self.kind}, {self.layers} layers, {self.noise}"
+
+    @property
+    def printed(self) -> float | None:
+        """The paper's loss, if it has the model."""
+        return printed_loss(self.kind, self.layers, self.noise)
 
     @property
     def met(self) -> bool | None:
@@ -67,26 +81,78 @@ class Trial:
         return self.evaluation.adjusted_loss <= self.target and self.seconds <= self.allowed
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        found = {name: None if value == float("inf") else value for name, value in asdict(self.evaluation).items()}
-        return asdict(self) | {
-            "evaluation": found,
-            "printed": printed_loss(self.model, self.layers, self.noise),
-            "met": self.met,
-        }
+        """Plain JSON values; an infinite loss is null."""
+        values = {name: None if value == float("inf") else value for name, value in asdict(self.evaluation).items()}
+        return asdict(self) | {"evaluation": values, "printed": self.printed, "met": self.met}
 
 
-def run_trial(what: str, config: TrainConfig, plan: Sequence[Leg] | None = None, target: Target | None = None) -> Trial:
+@dataclass(frozen=True)
+class TrialsRecord(Record):
+    """What `ridgeformer bench --training` and ``--ablations`` measure."""
+
+    record = "trials"
+    machine: dict[str, Any]
+    others: float | None
+    """Share of the cores that other processes used meanwhile, if that is known."""
+    targets: tuple[Trial, ...]
+    ablations: tuple[Trial, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values with all their digits."""
+        trials = {"targets": [t.as_json() for t in self.targets], "ablations": [t.as_json() for t in self.ablations]}
+        return {"record": self.record, "machine": self.machine, "others": self.others, **trials}
+
+    def tables(self) -> tuple[TextTable, TextTable]:
+        """Times to target, and what the ingredients are worth, for people to read."""
+        targets = [
+            (
+                trial.name,
+                str(trial.seed),
+                f"{trial.evaluation.adjusted_loss:.4g}",
+                f"{trial.evaluation.standard_error:.1g}",
+                f"{trial.evaluation.maximum:.3g}",
+                f"{trial.seconds:.0f}",
+                f"{trial.target:g}",
+                f"{trial.allowed:g} s",
+                "yes" if trial.met else "no",
+                "" if trial.printed is None else f"{trial.printed:g}",
+            )
+            for trial in self.targets
+        ]
+        ablations = [
+            (
+                trial.name,
+                trial.what,
+                f"{trial.evaluation.adjusted_loss:.4g}",
+                f"{trial.evaluation.standard_error:.1g}",
+                f"{trial.evaluation.median:.4g}",
+                f"{trial.evaluation.maximum:.3g}",
+                f"{trial.seconds:.0f}",
+            )
+            for trial in self.ablations
+        ]
+        end = f"on {_SEQUENCES:,} fresh sequences"
+        head = ("model", "seed", "adjusted loss", "± s.e.", "largest", "seconds", "target", "within", "met", "paper")
+        other = ("model", "what", "adjusted loss", "± s.e.", "median", "largest", "seconds")
+        return (
+            TextTable(f"Time to target, {end}", head, targets),
+            TextTable(f"What the ingredients are worth, {end}", other, ablations),
+        )
+
+
+def run_trial(
+    what: str, config: TrainConfig, plan: Sequence[Stage] | None = None, target: Target | None = None
+) -> Trial:
     """Train by the config's recipe, or by ``plan``, and measure on a million fresh sequences."""
     started = time.perf_counter()
-    trainer = Trainer(config, plan=plan)
-    state = trainer.start()
-    while not (trainer.finished(state) or trainer.diverged(state)):
-        state, _ = trainer.step(state)
-    found = evaluate(trainer.model(state), trainer.task, _SEQUENCES, _SEED)
+    run = Run(config, tuple(stages_of(config) if plan is None else plan))
+    state = run.start()
+    while not (run.finished(state) or run.diverged(state)):
+        state, _ = run.step(state)
+    evaluation = evaluate(run.model(state), run.task, _SEQUENCES, _SEED)
     seconds = time.perf_counter() - started
     bounds = (None, None) if target is None else (target.loss, target.seconds)
-    return Trial(what, config.kind, config.layers, config.noise, config.seed, found, seconds, *bounds)
+    return Trial(what, config.kind, config.layers, config.noise_spec, config.seed, evaluation, seconds, *bounds)
 
 
 def time_to_target(on_trial: Callable[[Trial], None], targets: Iterable[Target] = TARGETS) -> list[Trial]:
@@ -94,7 +160,7 @@ def time_to_target(on_trial: Callable[[Trial], None], targets: Iterable[Target] 
     trials = []
     for target in targets:
         for seed in target.seeds:
-            config = TrainConfig(kind=target.model, layers=target.layers, noise=target.noise, seed=seed)
+            config = TrainConfig(kind=target.kind, layers=target.layers, noise=target.noise, seed=seed)
             trials.append(run_trial("recipe", config, None, target))
             on_trial(trials[-1])
     return trials
@@ -109,45 +175,37 @@ def ablations(on_trial: Callable[[Trial], None]) -> list[Trial]:
     return trials
 
 
-def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Leg]]]:
+def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     deep = TrainConfig(kind="full", layers=7)
-    yield "recipe", deep, legs(deep)
+    yield "recipe", deep, stages_of(deep)
     yield "no hard contexts mined", deep, _adam(deep, mining=None)
     yield "nor a saturated loss", deep, _adam(deep, mining=None, saturation=0.0)
     yield "sampled objective", deep, _adam(deep, objective="sampled")
     slow = replace(deep, rate=5e-4)
-    yield "a quarter of the step size", slow, legs(slow)
+    yield "a quarter of the step size", slow, stages_of(slow)
     middle = TrainConfig(kind="full", layers=4)
-    yield "recipe", middle, legs(middle)
-    one = [leg for leg in legs(middle) if leg.name not in ("start 2", "start 3")]
-    yield "one start instead of three", middle, one
+    yield "recipe", middle, stages_of(middle)
+    yield "one start instead of three", middle, _one_start(middle)
     shallow = TrainConfig(kind="full", layers=2)
-    yield "recipe (from DIAG)", shallow, legs(shallow)
-    random = replace(middle, layers=2)
-    yield "from random weights", random, _deep_plan(random)
+    yield "recipe (from DIAG)", shallow, stages_of(shallow)
+    yield "from random weights", shallow, stages_of(middle)
     diagonal = TrainConfig(kind="diag", layers=4)
-    yield "recipe", diagonal, legs(diagonal)
-    yield "one start instead of twelve", diagonal, [leg for leg in legs(diagonal) if not _later_start(leg)]
-    yield "Adam only", diagonal, [leg for leg in legs(diagonal) if not isinstance(leg, PoolLeg)]
+    yield "recipe", diagonal, stages_of(diagonal)
+    yield "one start instead of twelve", diagonal, _one_start(diagonal)
+    yield "Adam only", diagonal, [stage for stage in stages_of(diagonal) if not isinstance(stage, PoolStage)]
     heavy = TrainConfig(kind="diag", layers=3)
-    yield "recipe", heavy, legs(heavy)
-    plain = [replace(leg, stretch=1.0) if isinstance(leg, PoolLeg) else leg for leg in legs(heavy)]
+    yield "recipe", heavy, stages_of(heavy)
+    plain = [replace(stage, stretch=1.0) if isinstance(stage, PoolStage) else stage for stage in stages_of(heavy)]
     yield "pools not stretched", heavy, plain
-    yield "nor sifted", heavy, [leg for leg in plain if leg.name != "sifted"]
+    yield "nor sifted", heavy, [stage for stage in plain if stage.name != "sifted"]
     linear = TrainConfig(kind="gdpp", layers=4)
-    yield "recipe (on eigenvalues)", linear, legs(linear)
-    as_diag = [leg for leg in legs(replace(linear, kind="diag")) if not _later_start(leg)]
-    yield "like DIAG, one start", linear, as_diag
+    yield "recipe (on eigenvalues)", linear, stages_of(linear)
+    yield "like DIAG, one start", linear, _one_start(diagonal)
 
 
-def _adam(config: TrainConfig, **changes: Any) -> list[Leg]:
-    return [replace(leg, **changes) if isinstance(leg, AdamLeg) else leg for leg in legs(config)]
+def _adam(config: TrainConfig, **changes: Any) -> list[Stage]:
+    return [replace(stage, **changes) if isinstance(stage, AdamStage) else stage for stage in stages_of(config)]
 
 
-def _deep_plan(config: TrainConfig) -> tuple[Leg, ...]:
-    """What a four-layer model is trained by, for a shallower one."""
-    return legs(replace(config, layers=4))
-
-
-def _later_start(leg: Leg) -> bool:
-    return leg.name.startswith("start ") and leg.name != "start 1"
+def _one_start(config: TrainConfig) -> list[Stage]:
+    return [stage for stage in stages_of(config) if not stage.name.startswith("start ") or stage.name == "start 1"]

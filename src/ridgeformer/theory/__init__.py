@@ -15,65 +15,29 @@ float64; slips of the print are named where they occur.
 
 from __future__ import annotations
 
-from ridgeformer.theory.checks import run_checks
-from ridgeformer.theory.curves import Curves, StepCurve, step_curve, theory_curves
-from ridgeformer.theory.implicit_model import ImplicitModel, Statistics, difference_from_tokens, implicit_models
-from ridgeformer.theory.measure import Check
-from ridgeformer.theory.momentum import MomentumLayer, difference_from_recursion, momentum_layers
-from ridgeformer.theory.nonlinear_limit import (
-    CosineRecord,
-    cosine_records,
-    examples_needed,
-    expected_cosine,
-    output_cosines,
-    reachable_cosine,
-)
-from ridgeformer.theory.second_order import (
-    IterationCount,
-    condition_excesses,
-    error_on_both_ends,
-    iteration_counts,
-    layer_bound,
-    layers_needed,
-    second_order_network,
-)
-from ridgeformer.theory.step_size import StepSize, adaptive_step_network, effective_step_size, exact_step
-from ridgeformer.theory.two_layer import Convergence, convergence, fitted_rate, line_through, two_layer_network
+from ridgeformer.theory.checks import Check, run_checks
+from ridgeformer.theory.curves import Curves, theory_curves
+from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models
+from ridgeformer.theory.momentum import MomentumLayer, momentum_layers
+from ridgeformer.theory.nonlinear_limit import reachable_cosine
+from ridgeformer.theory.second_order import layers_needed, second_order_network
+from ridgeformer.theory.step_size import StepSize, adaptive_step_network, effective_step_size
+from ridgeformer.theory.two_layer import two_layer_network
 
 __all__ = [
     "Check",
-    "Convergence",
-    "CosineRecord",
     "Curves",
     "ImplicitModel",
-    "IterationCount",
     "MomentumLayer",
-    "Statistics",
-    "StepCurve",
     "StepSize",
     "adaptive_step_network",
-    "condition_excesses",
-    "convergence",
-    "cosine_records",
-    "difference_from_recursion",
-    "difference_from_tokens",
     "effective_step_size",
-    "error_on_both_ends",
-    "exact_step",
-    "examples_needed",
-    "expected_cosine",
-    "fitted_rate",
     "implicit_models",
-    "iteration_counts",
-    "layer_bound",
     "layers_needed",
-    "line_through",
     "momentum_layers",
-    "output_cosines",
     "reachable_cosine",
     "run_checks",
     "second_order_network",
-    "step_curve",
     "theory_curves",
     "two_layer_network",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,15 +12,11 @@ from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose, check_seed, token_rng
 from ridgeformer.core.task import Task
-from ridgeformer.theory.batched import dot
+from ridgeformer.core.validation import instance
 from ridgeformer.theory.implicit_model import implicit_models
 from ridgeformer.theory.nonlinear_limit import CosineRecord, cosine_records
-from ridgeformer.theory.second_order import (
-    IterationCount,
-    condition_excesses,
-    iteration_counts,
-    second_order_network,
-)
+from ridgeformer.theory.numerics import OnStage, dot
+from ridgeformer.theory.second_order import IterationCount, condition_excesses, iteration_counts, second_order_network
 from ridgeformer.theory.step_size import exact_step, printed_step, step_behind
 from ridgeformer.theory.two_layer import Convergence, convergence
 
@@ -31,8 +27,6 @@ _PAIRS = ((1.0, 3.0), (0.0, 2.0), (0.2, 5.0))  # (σ1, σ2) for Theorem 5.2
 _SIZES = (100, 1000, 10_000, 100_000, 1_000_000)
 _CONTEXTS = 200  # points of the step sizes
 _LARGEST, _KAPPA = 150.0, 1e3  # no eigenvalue of Σ above, and hardly one below a thousandth of it, at d = 10, n = 20
-OnStage = Callable[[str, float], None] | None
-"""Called with what is being computed and the share of all work that is done."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +63,29 @@ class Curves:
 def theory_curves(
     seed: int = 0, model: LinearTransformer | None = None, examples: int | None = None, on_stage: OnStage = None
 ) -> Curves:
-    """All curves (a few seconds); with ``model``, made for contexts of ``examples``, its own cosines."""
-    said = on_stage or (lambda _name, _share: None)
+    """All curves (a few seconds).
+
+    Parameters
+    ----------
+    seed: names the random contexts and models.
+    model: if given, the cosines of Theorem 4.2 are those of this model, made for contexts of ``examples`` examples.
+    on_stage: called with what is being computed and the share of all work that is done.
+
+    Returns one record; raises `InputError` for arguments of the wrong kind. Section 5.3 alone is `step_curve`:
+
+    >>> step_curve().printed.shape
+    (200,)
+    """
+    report = on_stage or (lambda _name, _share: None)
     rng = token_rng(check_seed(seed), Purpose.EXPLORE, 5)
-    said("curve of Theorem 4.2", 0.0)
-    dim = 10 if model is None else model.dim
+    report("curve of Theorem 4.2", 0.0)
+    dim = 10 if model is None else instance("model", model, LinearTransformer).dim
     cosines = cosine_records(dim, _LENGTHS, rng, model, made_for=examples)
-    said("curves of Theorem 5.1", 0.25)
+    report("curves of Theorem 5.1", 0.25)
     counts = iteration_counts(_KAPPAS, _EPSILONS)
-    said("curves of Theorem 5.2", 0.5)
+    report("curves of Theorem 5.2", 0.5)
     limits = {pair: tuple(convergence(*pair, sizes=_SIZES, seed=seed)) for pair in _PAIRS}
-    said("curve of section 5.3", 0.75)
+    report("curve of section 5.3", 0.75)
     excesses = {kappa: tuple(condition_excesses(kappa, _most_layers(kappa))) for kappa in _KAPPAS}
     return Curves(tuple(cosines), excesses, tuple(counts), limits, step_curve(seed))
 

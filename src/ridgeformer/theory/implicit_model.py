@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeformer.core.context import Context, check_tokens
-from ridgeformer.core.forward import transform_tokens
+from ridgeformer.core.forward import check_model, transform_tokens
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError, finite_array
-from ridgeformer.theory.batched import dot, outer, times, transposed
-from ridgeformer.theory.measure import relative_difference
+from ridgeformer.core.validation import finite_array, instance
+from ridgeformer.theory.numerics import dot, outer, relative_difference, times, transposed
 
 
 class Statistics(NamedTuple):
@@ -47,7 +46,11 @@ class LayerBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class ImplicitModel:
-    """The state of Theorem 4.1 for a batch of contexts, float64."""
+    """The state (M, u, a, w) of Theorem 4.1 for a batch of contexts, float64; `implicit_models` makes it.
+
+    >>> ImplicitModel.start(batch=2, dim=3).M.shape
+    (2, 3, 3)
+    """
 
     M: Array  # (batch, d, d)
     u: Array  # (batch, d)
@@ -109,7 +112,23 @@ def printed_next_layer(state: ImplicitModel, blocks: LayerBlocks) -> ImplicitMod
 def implicit_models(
     model: LinearTransformer, context: Context, recursion: Recursion = next_layer
 ) -> list[ImplicitModel]:
-    """(M, u, a, w) before the first layer and after each: L + 1 states. The last w are the model's implicit weights."""
+    """The linear model (M, u, a, w) that every layer keeps of its context.
+
+    Parameters
+    ----------
+    model: of any kind, made for the dimension of ``context``.
+    context: a batch of contexts.
+    recursion: how a state follows from the one before; by default Lemma 4.3 with its sign put right.
+
+    Returns L + 1 states, before the first layer and after each: M (batch, d, d), u and w (batch, d), a (batch,). The
+    last w are the model's implicit weights. Raises `InputError` if model and context do not fit.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(2, seed=0).context
+    >>> states = implicit_models(rf.LinearTransformer.init("diag", layers=4, dim=3), context)
+    >>> len(states), states[-1].w.shape
+    (5, (2, 3))
+    """
     model, context = in_float64(model, context)
     P, Q = model.attention_matrices()
     states = [ImplicitModel.start(len(context.gram), model.dim)]
@@ -155,6 +174,5 @@ def tokens_in_float64(X: Any, y: Any) -> tuple[Array, Array]:
 
 def in_float64(model: LinearTransformer, context: Context) -> tuple[LinearTransformer, Context]:
     """Both in float64, checked to be of the same dimension."""
-    if context.dim != model.dim:
-        raise InputError(f"The model was made for {model.dim} features; these contexts have {context.dim}.")
+    model = check_model(model, instance("context", context, Context).dim)
     return model.astype(np.float64), Context(context.gram.astype(np.float64), context.examples)

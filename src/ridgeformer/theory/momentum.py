@@ -29,14 +29,13 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError
-from ridgeformer.theory.batched import dot, outer, times, transposed
 from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64
-from ridgeformer.theory.measure import relative_difference
+from ridgeformer.theory.numerics import dot, is_diagonal, outer, relative_difference, times, transposed
 
 
 @dataclass(frozen=True)
 class MomentumLayer:
-    """The coefficients of Lemma 4.4 in one layer, for a batch of contexts."""
+    """The coefficients of Lemma 4.4 in one layer, for a batch of contexts; `momentum_layers` makes it."""
 
     Lambda: Array  # (batch, d, d)
     Gamma: Array  # (batch, d, d)
@@ -54,8 +53,22 @@ class MomentumLayer:
 
 
 def momentum_layers(model: LinearTransformer, context: Context, printed: bool = False) -> list[MomentumLayer]:
-    """Λ, Γ, s, Π, Φ of every layer of a diag or gdpp model; ``printed`` keeps the slip of the paper's proof."""
-    if model.kind == "full":
+    """Λ, Γ, s, Π, Φ of Lemma 4.4 in every layer.
+
+    Parameters
+    ----------
+    model: a diag or gdpp model of L layers.
+    context: a batch of contexts of its dimension.
+    printed: whether to keep the slip of the paper's proof.
+
+    Returns L records of matrices (batch, d, d). Raises `InputError` for other kinds of model, which have no ω.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(2, seed=0).context
+    >>> momentum_layers(rf.LinearTransformer.init("diag", layers=2, dim=3), context)[1].Pi.shape
+    (2, 3, 3)
+    """
+    if not is_diagonal(model):
         raise InputError(
             "Lemma 4.4 is about diag and gdpp models, whose layers are given by four numbers ω; a full model has none."
         )
@@ -99,6 +112,6 @@ def difference_from_recursion(model: LinearTransformer, context: Context, printe
     with np.errstate(over="ignore", invalid="ignore"):
         for layer, before, after in zip(momentum_layers(model, context, printed), states[:-1], states[1:], strict=True):
             u, w = layer.update(before.u, before.w)
-            for found, expected in ((u, after.u), (w, after.w)):
-                worst = float(np.max([worst, relative_difference(found, expected)]))
+            differences = relative_difference(u, after.u), relative_difference(w, after.w)
+            worst = float(np.max([worst, *differences]))
     return worst

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.core.context import Context
-from ridgeformer.core.model import KINDS, LinearTransformer
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError, nonnegative, whole_number
 from ridgeformer.theory.implicit_model import implicit_models, in_float64, tokens_in_float64
-from ridgeformer.theory.samples import random_model, random_sample
+from ridgeformer.theory.numerics import random_model, random_tokens
 
 PRINTED_BOUND = 0.1  # Theorem 4.2
 
@@ -59,7 +60,19 @@ def output_cosines(model: LinearTransformer, X: Any, y: Any) -> Array:
 
 
 def reachable_cosine(X: Any, y: Any) -> Array:
-    """(batch,): the largest |cosine| with x(1)² of anything in the span of the columns of X and y."""
+    """The largest |cosine| with x(1)² that any linear transformer can have in these contexts.
+
+    Parameters
+    ----------
+    X, y: contexts (batch, n, d) and (batch, n).
+
+    Returns (batch,): the cosine of x(1)² with its projection onto the span of the columns of X and y. Raises
+    `InputError` for arrays of other shapes, and for numbers that are not finite.
+
+    >>> X = np.random.default_rng(0).standard_normal((1, 2000, 3))
+    >>> bool(reachable_cosine(X, X @ np.ones(3)) < 0.1)
+    True
+    """
     X, y = tokens_in_float64(X, y)
     # Columns that depend on the others (noise-free y, n < d) have no singular value: pinv leaves them out.
     columns = np.concatenate([X, y[..., None]], axis=-1)
@@ -99,22 +112,22 @@ def cosine_records(
         raise InputError(f"The model was made for {model.dim} features, not {dim}.")
     records = []
     for n in sizes:
-        sample = random_sample(rng, batch, whole_number("examples", n, 1), dim, sigma)
-        gram = sample.context.gram
+        tokens = random_tokens(rng, batch, whole_number("examples", n, 1), dim, sigma)
+        gram = tokens.context.gram
         if model is None:
             models = [random_model(rng, kind, layers=3, heads=2, dim=dim, gram=gram) for kind in KINDS]
         else:
             models = [with_scaled_attention(model.astype(np.float64), (made_for or 2 * dim) / n)]
-        largest = max(float(output_cosines(each, sample.X, sample.y).max()) for each in models)
-        reachable = float(reachable_cosine(sample.X, sample.y).max())
+        largest = max(float(output_cosines(each, tokens.X, tokens.y).max()) for each in models)
+        reachable = float(reachable_cosine(tokens.X, tokens.y).max())
         records.append(CosineRecord(n, dim, largest, reachable, expected_cosine(dim, n, sigma > 0)))
     return records
 
 
 def with_scaled_attention(model: LinearTransformer, factor: float) -> LinearTransformer:
     """The model whose P are multiplied by ``factor``: attention weighs every example by it."""
-    name = "P" if model.kind == "full" else "p"
-    return model.replace({**model.parameters, name: model.parameters[name] * factor})
+    first = next(iter(model.parameters))  # P, or the p that it is made of
+    return model.replace({**model.parameters, first: model.parameters[first] * factor})
 
 
 def _cosine(left: Array, right: Array) -> Array:

@@ -81,7 +81,17 @@ def error_on_both_ends(kappa: float, layers: int) -> float:
 
 
 def layers_needed(kappa: float, epsilon: float) -> int:
-    """Layers of the network for condition number κ and accuracy ε: preconditioning layers, and one gradient step."""
+    """Layers of `second_order_network`: preconditioning layers, and one gradient step.
+
+    Parameters
+    ----------
+    kappa, epsilon: condition number κ ≥ 1 and accuracy 0 < ε < 1; others raise `InputError`.
+
+    Returns the number of layers.
+
+    >>> layers_needed(100.0, 1e-3), layers_needed(100.0, 1e-6), layers_needed(100.0, 1e-12)
+    (10, 11, 12)
+    """
     excess, epsilon = _check_kappa(kappa) - 1, _check_epsilon(epsilon)
     layers = 1
     while excess > 2 * epsilon / (1 - epsilon):  # κ > (1 + ε)/(1 − ε)
@@ -101,7 +111,19 @@ def layer_bound(kappa: float, epsilon: float) -> int:
 
 
 def second_order_network(dim: int, kappa: float, epsilon: float, largest: float = 1.0) -> LinearTransformer:
-    """A gdpp model with one head and ‖ŵ − w*‖ ≤ ε ‖w*‖ wherever Σ has eigenvalues in [largest/κ, largest] only."""
+    """The GD++ model of Theorem 5.1: ‖ŵ − w*‖ ≤ ε ‖w*‖ wherever Σ has eigenvalues in [largest/κ, largest] only.
+
+    Parameters
+    ----------
+    dim: d.
+    kappa, epsilon: condition number κ ≥ 1 and accuracy 0 < ε < 1.
+    largest: ν, the largest eigenvalue, above 0.
+
+    Returns a gdpp model of `layers_needed` layers and one head. Raises `InputError` for numbers out of range.
+
+    >>> second_order_network(3, kappa=100.0, epsilon=1e-6).layers
+    11
+    """
     dim = whole_number("dim", dim, 1)
     layers = layers_needed(kappa, epsilon)
     if nonnegative("largest", largest) == 0:
@@ -157,7 +179,7 @@ def conjugate_gradient_steps(values: Array, weights: Array, epsilon: float, most
     Exact arithmetic needs at most d; rounding may need more, or never get there: None after ``most`` (10 d) steps.
     """
     wanted = _check_epsilon(epsilon) * np.linalg.norm(weights)
-    found = np.zeros_like(weights)
+    estimate = np.zeros_like(weights)
     residual = values * weights
     direction, energy = residual, residual @ residual
     for step in range(1, (10 * len(values) if most is None else most) + 1):
@@ -166,8 +188,8 @@ def conjugate_gradient_steps(values: Array, weights: Array, epsilon: float, most
         if curvature == 0:
             return None
         size = energy / curvature
-        found, residual = found + size * direction, residual - size * moved
-        if np.linalg.norm(found - weights) <= wanted:
+        estimate, residual = estimate + size * direction, residual - size * moved
+        if np.linalg.norm(estimate - weights) <= wanted:
             return step
         energy, before = residual @ residual, energy
         direction = residual + energy / before * direction

@@ -25,8 +25,8 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import whole_number
-from ridgeformer.theory.batched import dot, times, transposed
 from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64, layer_blocks
+from ridgeformer.theory.numerics import dot, times, transposed
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,18 @@ class StepSize:
 
 
 def adaptive_step_network(dim: int, omega_xy: float, omega_yx: float) -> LinearTransformer:
-    """The two-layer diag model of section 5.3, one head: ω_xy alone is p_x q_y, ω_yx alone p_y q_x."""
+    """The two-layer diag model of section 5.3, whose one gradient step depends on the noise.
+
+    Parameters
+    ----------
+    dim: d.
+    omega_xy, omega_yx: the only ω that is not zero in the first and in the second layer.
+
+    Returns a model of one head: ω_xy alone is p_x q_y, ω_yx alone p_y q_x. Raises `InputError` for a ``dim`` below 1.
+
+    >>> adaptive_step_network(3, -0.01, -0.1).omega()[0].tolist()
+    [0.0, -0.01, 0.0, 0.0]
+    """
     p = np.array([[[float(omega_xy), 0.0]], [[0.0, float(omega_yx)]]])
     q = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
     return LinearTransformer("diag", whole_number("dim", dim, 1), {"p": p, "q": q})
@@ -70,16 +81,27 @@ def step_behind(state: ImplicitModel, context: Context, omega_xy: float, omega_y
 def two_layer_update(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
     """w after a layer with ω_xy alone and one with ω_yx alone, from any state; (batch, d)."""
     cross, step = state.statistics(context).cross, step_behind(state, context, omega_xy, omega_yx)
-    kept = 1 - step * omega_xy * dot(cross, cross)
-    return kept[:, None] * state.w + step[:, None] * times(transposed(state.M), cross)
+    factor = 1 - step * omega_xy * dot(cross, cross)
+    return factor[:, None] * state.w + step[:, None] * times(transposed(state.M), cross)
 
 
 def effective_step_size(model: LinearTransformer, context: Context) -> list[StepSize]:
     """Every layer's change of w, apart from rescaling by 1 + δ, measured against the direction of steepest descent.
 
-    For models of any kind. w' = (1 + δ) w − Mᵀ c by Lemma 4.3, and g = a α − Σ w is minus the gradient of
-    ½ Σ (a y_i − <w, x_i>)². η is exact where ``alignment`` is 1, and a least-squares fit elsewhere: preconditioning and
-    momentum turn the step away from g.
+    w' = (1 + δ) w − Mᵀ c by Lemma 4.3, and g = a α − Σ w is minus the gradient of ½ Σ (a y_i − <w, x_i>)². η is exact
+    where ``alignment`` is 1, and a least-squares fit elsewhere: preconditioning and momentum turn the step away from g.
+
+    Parameters
+    ----------
+    model: of any kind and L layers.
+    context: a batch of contexts of its dimension.
+
+    Returns L records with arrays (batch,). Raises `InputError` if model and context do not fit.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(2, seed=0).context
+    >>> effective_step_size(adaptive_step_network(3, -0.01, -0.1), context)[1].alignment.round(6).tolist()
+    [1.0, 1.0]
     """
     model, context = in_float64(model, context)
     P, Q = model.attention_matrices()

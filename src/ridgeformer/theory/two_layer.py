@@ -57,7 +57,19 @@ def line_through(sigma_1: float, sigma_2: float) -> tuple[float, float]:
 def two_layer_network(
     dim: int, examples: int, sigma_1: float, sigma_2: float, printed: bool = False
 ) -> LinearTransformer:
-    """The diag model of Theorem 5.2 for contexts of ``examples`` tokens; ``printed`` keeps the printed sign of ω_yx."""
+    """The diag model of Theorem 5.2: optimal ridge regression at two noise levels, as n grows.
+
+    Parameters
+    ----------
+    dim, examples: d and n of the contexts it is made for.
+    sigma_1, sigma_2: the two noise levels, at least 0.
+    printed: whether to keep the printed sign of ω_yx, which is wrong.
+
+    Returns a model of two layers and one head. Raises `InputError` for numbers out of range.
+
+    >>> two_layer_network(5, 100, 1.0, 3.0).layers
+    2
+    """
     A, B = line_through(sigma_1, sigma_2)
     omega_yx = A if printed else -A
     omega_yy = B / (A * whole_number("examples", examples, 1))

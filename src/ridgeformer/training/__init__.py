@@ -1,18 +1,22 @@
-"""Training: configs, recipes, the step with its guard, runs on disk.
+"""Training: a config says what a run is, a recipe of which stages it consists, a stage does a step, `train` does all.
 
-`config` says what a run is, `recipes` which legs it consists of, `steps` does one step, `hard_contexts` finds the
-contexts on which a model is about to explode, `state` and `run_directory` keep a run on disk, `train` puts it together.
+`config` → `recipes` → `stages` (`adam_stage`, `pool_stage`, `spectral`) → `train`, with `pools` of contexts,
+`optimisers` and `quasi_newton` to step with, and `state` and `run_directory` to keep a run on disk.
 """
 
 from __future__ import annotations
 
+from ridgeformer.training.callbacks import Callback
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.train import (
-    Callback,
-    TrainingDivergedError,
-    TrainingInterruptedError,
-    TrainResult,
-    train,
-)
+from ridgeformer.training.stages import StepInfo
+from ridgeformer.training.train import TrainingDivergedError, TrainingInterruptedError, TrainResult, train
 
-__all__ = ["Callback", "TrainConfig", "TrainResult", "TrainingDivergedError", "TrainingInterruptedError", "train"]
+__all__ = [
+    "Callback",
+    "StepInfo",
+    "TrainConfig",
+    "TrainResult",
+    "TrainingDivergedError",
+    "TrainingInterruptedError",
+    "train",
+]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.distributions import NoisePrior, is_builtin, parse_noise, prior_name
 from ridgeformer.core.model import KINDS, MAX_HEADS, MAX_LAYERS
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, former_names, one_of, whole_number
+from ridgeformer.core.validation import InputError, former_names, one_of, shortened, whole_number
 
 RECIPES = ("fast", "paper")
 FORMER_NAMES = {"model": "kind", "context": "examples"}
@@ -23,7 +24,18 @@ PRECISIONS = ("auto", "float32", "float64")
 @former_names(**FORMER_NAMES)
 @dataclass(frozen=True)
 class TrainConfig:
-    """One run: a model, a task and how to train it."""
+    """One run: a model, a task and how to train it. All fields have defaults; together they decide the result.
+
+    Values of the wrong type or out of range raise `InputError`. ``as_json`` and ``from_json`` write and read a config;
+    of a prior of your own they keep the spec and the name of its class, and reading asks for the prior itself.
+
+    >>> import ridgeformer as rf
+    >>> config = rf.TrainConfig(kind="diag", layers=3, noise="uniform:1-3")
+    >>> config.task
+    Task(dim=10, examples=20, noise=Uniform(high=3.0, low=1.0))
+    >>> rf.TrainConfig.from_json(config.as_json()) == config
+    True
+    """
 
     kind: str = "full"
     """Parametrisation: gdpp, diag or full."""
@@ -31,8 +43,8 @@ class TrainConfig:
     """Number of layers, L."""
     heads: int = 1
     """Attention heads of a layer, H."""
-    noise: str = "uniform:5"
-    """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1."""
+    noise: NoisePrior | str = "uniform:5"
+    """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1, or an object with its methods."""
     dim: int = 10
     """Features of an example, d."""
     examples: int = 20
@@ -64,18 +76,30 @@ class TrainConfig:
         one_of("precision", self.precision, PRECISIONS)
         if self.start is not None and not isinstance(self.start, str):
             raise InputError(f"start must be the name of a model file, not {self.start!r}.")
-        object.__setattr__(self, "noise", parse_noise(self.noise).spec)
+        prior = parse_noise(self.noise)
+        object.__setattr__(self, "noise", prior.spec if is_builtin(prior) else prior)
         Task(self.dim, self.examples, self.noise)
         for name in ("steps", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1)
-        if self.rate is not None and not (0 < self.rate < float("inf")):
+        positive = isinstance(self.rate, Real) and not isinstance(self.rate, bool) and 0 < self.rate < float("inf")
+        if self.rate is not None and not positive:
             raise InputError(f"rate must be a positive number, not {self.rate!r}.")
 
     @property
     def task(self) -> Task:
         """The task that is trained on."""
         return Task(self.dim, self.examples, self.noise)
+
+    @property
+    def own_prior(self) -> NoisePrior | None:
+        """The noise prior if it is not one of the package's, which no file can bring back."""
+        return None if isinstance(self.noise, str) else self.noise
+
+    @property
+    def noise_spec(self) -> str:
+        """The spec of the noise prior, whoever wrote it."""
+        return self.task.prior.spec
 
     @property
     def noise_free(self) -> bool:
@@ -88,27 +112,41 @@ class TrainConfig:
         return self.precision if self.precision != "auto" else ("float64" if self.noise_free else "float32")
 
     def as_json(self) -> dict[str, Any]:
-        """The config as plain JSON values."""
-        return dataclasses.asdict(self)
+        """The config as plain JSON values; "prior" is there, as module:Class, if the prior is not the package's."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        own = self.own_prior
+        return values if own is None else values | {"noise": own.spec, "prior": prior_name(own)}
 
     @classmethod
-    def from_json(cls, values: Any, source: str = "The config") -> TrainConfig:
-        """The reverse of `as_json`; unknown names are rejected with the nearest valid one."""
+    def from_json(cls, values: Any, source: str = "The config", prior: NoisePrior | None = None) -> TrainConfig:
+        """The reverse of `as_json`; unknown names are rejected with the nearest valid one.
+
+        ``prior``: the prior itself, for a config with one that is not the package's.
+        """
         if not isinstance(values, dict):
             raise InputError(f"{source} must be a JSON object.")
+        values = dict(values)
+        own = values.pop("prior", None)
         names = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             one_of(f"{source}: a name", FORMER_NAMES.get(name, name), names)
+        if own is not None:
+            if prior is None or (prior_name(prior), prior.spec) != (own, values.get("noise")):
+                raise InputError(
+                    f"{source} has a noise prior of your own, {shortened(own)} with spec "
+                    f"{shortened(values.get('noise'))}; pass it again, as noise=… or --noise {own}(…)."
+                )
+            values["noise"] = prior
         try:
             return cls(**values)
         except (TypeError, AttributeError) as unfit:
             raise InputError(f"{source} has a value of the wrong type: {unfit}.") from unfit
 
     @classmethod
-    def from_file(cls, path: Path) -> TrainConfig:
-        """Read a JSON file."""
+    def from_file(cls, path: Path, prior: NoisePrior | None = None) -> TrainConfig:
+        """Read a JSON file; see `from_json`."""
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")), str(path))
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")), str(path), prior)
         except OSError as failed:
             raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
         except (ValueError, RecursionError) as broken:

@@ -1,26 +1,36 @@
-"""Fixed pools of contexts for second-order training, in which the tail is sampled more often than it occurs.
+"""Tail control: contexts on which a model is about to explode, made common on purpose, in training of either order.
 
-A model of few parameters fits a pool so closely that it explodes on contexts the pool happens not to contain. So part
-of a pool is drawn from a wider distribution, and every context carries its *importance*, the ratio of the true density
-to that of the pool: means over the pool, weighted by importance, are unbiased for the task, and see the tail sooner.
+A model can be right on a hundred thousand contexts and give 1e10 on the next, because its map has degree 3^L in the
+data; what does it is a large energy λ = Σ y², or large features. Waiting for such contexts to turn up in ordinary
+batches is hopeless. So contexts are
+
+stretched  targets are multiplied, y ↦ b·y with b from 1 to a little more, which makes large λ common. The oracle is
+           stretched along, w* ↦ b·w*, so the aim stays the right one;
+widened    features are multiplied, X ↦ b·X, with w and the noise as they were and the oracle computed again;
+mined      drawn stretched, perhaps widened, and only the worst are remembered: their gradient joins each step of Adam;
+sifted     drawn by the million, of which a fixed pool gets the worst, and a few of the others to stand for the rest.
+
+A *pool of contexts* is fixed: second order needs a function without noise. A model of few parameters fits a pool so
+closely that it explodes on contexts the pool happens not to contain; so part of it is stretched and widened, and every
+context carries its *importance*, the ratio of the true density to that of the pool: means over the pool, weighted by
+importance, are unbiased for the task, and see the tail sooner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ridgeformer.core.context import Context
+from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import ContextDraw, Task
-from ridgeformer.evaluation import adjusted_losses, draw_chunks
-from ridgeformer.training.hard_contexts import stretched, widened
-from ridgeformer.training.quasi_newton import Function
+from ridgeformer.evaluation import adjusted_losses
 
 _LEVELS = 4  # of stretching, the lowest being none
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix
@@ -33,30 +43,87 @@ class Pool(NamedTuple):
     importance: Array  # (batch,)
 
 
-Watch = Callable[[Array, Array], tuple[Array, Array]]
-"""(losses, gradient) → what to take them for; tests of the guard inject NaN and Inf here."""
+def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
+    """The contexts with targets multiplied by ``factors`` (batch,): G's last row and column, and the oracle, scale."""
+    factors = factors.astype(draw.oracle.dtype)[:, None]
+    gram = draw.context.gram.copy()
+    gram[:, -1, :] *= factors
+    gram[:, :, -1] *= factors
+    return GramDraw(gram, draw.weights * factors, draw.query, draw.oracle * factors)
 
 
-def pool_function(
-    template: LinearTransformer, pool: Pool, saturation: float, threads: int | None = None, watch: Watch | None = None
-) -> Function:
-    """Flat parameters → (ln of the pool's mean loss, gradient); infinite where the model explodes."""
+def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> GramDraw:
+    """The contexts with features multiplied by ``factors`` and w and the noise as they were.
 
-    def function(vector: Array) -> tuple[float, Array]:
-        losses, gradient = losses_and_gradient_on(
-            template.unflatten(vector), pool.contexts, "exact", saturation, "fused", threads, pool.importance
-        )
-        flat = gradient.flatten()
-        if watch is not None:
-            losses, flat = watch(losses, flat)
-        with np.errstate(over="ignore", invalid="ignore"):
-            bounded = saturation * np.log1p(losses / saturation) if saturation else losses
-            mean = float((pool.importance * bounded).mean())
-        if not (0 < mean < np.inf) or not np.isfinite(flat).all():
-            return float("inf"), flat
-        return float(np.log(mean)), flat / mean
+    With c = Xᵀξ = α − Σw:  Σ ↦ b²Σ,  α ↦ b²Σw + b c,  λ ↦ b²wᵀΣw + 2b⟨w, c⟩ + ‖ξ‖²,  and the oracle, as ever, is
+    w + (Σ + σ²I)⁻¹(c − σ²w).
+    """
+    weights, scatter = contexts.weights, contexts.gram[:, :-1, :-1]
+    pushed = np.einsum("bij,bj->bi", scatter, weights)
+    noise = contexts.gram[:, :-1, -1] - pushed
+    along, across = np.einsum("bi,bi->b", weights, pushed), np.einsum("bi,bi->b", weights, noise)
+    b = factors[:, None]
+    gram = contexts.gram.copy()
+    gram[:, :-1, :-1] *= b[..., None] ** 2
+    gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + b * noise
+    gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
+    if examples <= weights.shape[1]:  # Σ has no inverse, or hardly one
+        oracle = Context(gram, examples).ridge(sigma**2)
+        return GramDraw(gram, weights, contexts.query, oracle)
+    variance = sigma[:, None] ** 2
+    system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
+    aim = b * noise - variance * weights
+    oracle = weights + np.linalg.solve(system, aim[..., None])[..., 0]
+    return GramDraw(gram, weights, contexts.query, oracle)
 
-    return function
+
+@dataclass(frozen=True)
+class Mining:
+    """How hard contexts are found and used."""
+
+    every: int = 500
+    """Steps between pools."""
+    pool: int = 64
+    """Stretched contexts drawn for each pool, in batches of the step."""
+    keep: int = 512
+    """Hard contexts whose gradient joins each step."""
+    memory: int = 4096
+    """Hard contexts remembered from one pool to the next."""
+    stretch: float = 1.5
+    """Largest factor b of the targets."""
+    widen: float = 1.0
+    """Largest factor of the features."""
+    largest_gradient: float = 0.2
+    """Norm to which the gradient of the hard contexts is shortened: how much they may push."""
+    first_step: int = 1000
+    """Step of the first pool: before it the model is far from anything worth defending."""
+
+
+def mine(
+    model: LinearTransformer, task: Task, mining: Mining, *, batch: int, seed: int, step: int, memory: GramDraw | None
+) -> GramDraw:
+    """The worst contexts of a new pool and of ``memory``, worst first, at most ``mining.memory`` of them.
+
+    Contexts beyond `EXPLODED` are passed over: their gradient overflows, and less extreme ones teach the same.
+    """
+    rng = token_rng(seed, Purpose.MINE, step)
+    worst = [] if memory is None else [memory]
+    pool_seed = int(token_rng(seed, Purpose.MINE, step).integers(2**63))
+    for draw in task.chunks(mining.pool * batch, pool_seed, Purpose.MINE, model.dtype):
+        candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
+        if mining.widen > 1.0:
+            factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
+            candidates = widened(candidates, draw.sigma, factors, task.examples)
+        worst.append(_worst(model, task, candidates, mining.keep))
+    merged = GramDraw(*(np.concatenate(arrays) for arrays in zip(*worst, strict=True)))
+    return _worst(model, task, merged, mining.memory)
+
+
+def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
+    """The contexts with the largest losses below `EXPLODED`, worst first."""
+    losses = adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
+    order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
+    return _rows(contexts, order)
 
 
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
@@ -93,11 +160,11 @@ def sifted_pool(
     rest: list[tuple[GramDraw, Array, Array]] = []
     for contexts, importance in _stretched_chunks(task, total, stretch, widen, seed, number):
         share = importance * adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
-        for kept, order in (
+        for part, order in (
             (hard, np.argsort(-share, kind="stable")[:worst]),
             (rest, np.flatnonzero(rng.random(len(share)) < (count - worst) / total)),
         ):
-            kept.append((_rows(contexts, order), importance[order], share[order]))
+            part.append((_rows(contexts, order), importance[order], share[order]))
     tail, tail_importance, tail_share = _joined(hard)
     order = np.argsort(-tail_share, kind="stable")[:worst]
     bulk, bulk_importance, bulk_share = _joined(rest)
@@ -115,7 +182,7 @@ def _stretched_chunks(
     rng = token_rng(seed, Purpose.MINE, number)
     pool_seed = int(rng.integers(2**63))
     levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
-    for draw in draw_chunks(task, count, pool_seed, Purpose.MINE):
+    for draw in task.chunks(count, pool_seed, Purpose.MINE):
         batch = len(draw.sigma)
         factors = levels[rng.integers(_LEVELS, size=batch)]
         squares, dimensions = _squared_norm(draw)

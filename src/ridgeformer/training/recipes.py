@@ -1,88 +1,25 @@
-"""Recipes: which legs a run consists of. docs/training.md says what each ingredient is worth, as measured.
-
-A leg is a stretch of training with one method. It starts from fresh random weights, from the best model so far, or from
-where the leg before it ended.
-"""
+"""Recipes: which stages a run consists of. docs/training.md says what each ingredient is worth, as measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ridgeformer.core.distributions import NoisePrior, mean_variance
+from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.hard_contexts import Mining
+from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.pools import Mining
+from ridgeformer.training.spectral import SpectralStage
+from ridgeformer.training.stages import Stage
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Leg:
-    name: str
-    steps: int
-    start: str = "previous"
-    """Where the weights come from: "init", fresh ones; "given", the model the config names; "best", the best model so
-    far; "previous", where the leg before ended."""
-    init_scale: float = 0.0
-    """Standard deviation of fresh weights."""
-    tolerance: float = 0.0
-    """The leg's result replaces the best one so far if its score is no worse than this share above it: a leg that tames
-    the tail may lose a little of the saturated mean that legs are ranked by."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamLeg(_Leg):
-    """Adam on fresh batches."""
-
-    rate: float
-    """Step size at its highest."""
-    batch: int = 2048
-    objective: str = "exact"
-    saturation: float = 10.0
-    """See `loss_and_gradient`. Losses of a trained model stay below 5, so 10 leaves them alone."""
-    warmup: int = 200
-    final: float = 0.01
-    """Share of the step size that is left at the end."""
-    square_decay: float = 0.999
-    largest_gradient: float = 1.0
-    """Norm to which a gradient is shortened."""
-    mining: Mining | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolLeg(_Leg):
-    """L-BFGS on a fixed pool of contexts, in float64; ends early when it has converged."""
-
-    pool: int
-    """Contexts of the pool."""
-    saturation: float = 0.0
-    stretch: float = 1.3
-    """Largest factor by which targets of the pool are multiplied; see `stretched_pool`."""
-    widen: float = 1.0
-    """Largest factor by which features of the pool are multiplied."""
-    sift: int = 0
-    """If positive, the pool is made of this many times as many contexts; see `sifted_pool`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpectralLeg(_Leg):
-    """The best GD++ model, fitted to the eigenvalues of Σ in one step, as the start of any kind."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiagonalLeg(_Leg):
-    """A DIAG model, trained by legs of its own, as the start of a FULL one."""
-
-    legs: tuple[Leg, ...]
-
-
-Leg = AdamLeg | PoolLeg | SpectralLeg | DiagonalLeg
-
-
-def legs(config: TrainConfig) -> tuple[Leg, ...]:
-    """The legs of a run, with the config's own steps, batch and rate put in."""
+def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
+    """The stages of a run, with the config's own steps, batch and rate put in."""
     if config.recipe == "paper":
         return _paper(config)
     if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: the GD++ solution is the best that was found for any kind.
-        return (SpectralLeg(name="spectral", steps=1, start="init"),)
+        return (SpectralStage(name="spectral", origin="init"),)
     if config.kind == "diag":
         return _diagonal(config)
     return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _deep_full(config)
@@ -93,15 +30,15 @@ def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
     return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
 
 
-def _paper(config: TrainConfig) -> tuple[Leg, ...]:
+def _paper(config: TrainConfig) -> tuple[Stage, ...]:
     """Section 3 of the paper: Adam, 1e-4, 200 000 steps of 2048 sequences with one query each; nothing else."""
     return (
-        AdamLeg(
+        AdamStage(
             name="as printed",
             steps=config.steps or 200_000,
             rate=config.rate or 1e-4,
             batch=config.batch or 2048,
-            start="init" if config.start is None else "given",
+            origin="init" if config.start is None else "given",
             init_scale=_full_scale(config.layers) if config.kind == "full" else 0.1,
             objective="sampled",
             saturation=0.0,
@@ -122,25 +59,27 @@ _WIDEN_MINED = 1.3  # mined contexts are to be extreme; one in a million has an 
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
 _LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers gain nothing on DIAG ones but fatter tails
 _SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
-_TAMED = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
+_CALM = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
 SHALLOW = 3
 """Layers up to which tails are fat. With fewer a FULL model gains next to nothing on a DIAG one, from worse minima."""
 
 
-def _shallow_full(config: TrainConfig) -> tuple[Leg, ...]:
+def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
     """From the DIAG model, or a given one, to the bottom of its basin."""
     batch = config.batch or 512
-    given = config.start is not None
-    diagonal = _diagonal(replace(config, kind="diag", steps=None, batch=None, rate=None))
-    steps = sum(leg.steps for leg in diagonal)
-    first: Leg = DiagonalLeg(name="diagonal", steps=steps, start="init", legs=diagonal)
-    if given:
-        first = _descend(batch, "given")
-    finish = PoolLeg(name="finish", steps=config.steps or 60, pool=256 * batch, widen=_widen(config), tolerance=_TAMED)
-    return first, finish, *_sifted(batch, config)
+    first: tuple[Stage, ...] = (_descend(batch, "given"),)
+    if config.start is None:
+        stages = _diagonal(replace(config, kind="diag", steps=None, batch=None, rate=None))
+        first = tuple(replace(stage, name=f"diagonal, {stage.name}", kind="diag") for stage in stages)
+    origin = "smaller" if config.start is None else "previous"
+    steps, widen = config.steps or 60, _widen(config)
+    finish = PoolStage(name="finish", steps=steps, origin=origin, pool=256 * batch, widen=widen, tolerance=_CALM)
+    # Streams are numbered as if the DIAG model were one stage, as it once was.
+    last = [replace(stage, stream=number) for number, stage in enumerate((finish, *_sifted(batch, config)), 1)]
+    return *first, *last
 
 
-def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
+def _deep_full(config: TrainConfig) -> tuple[Stage, ...]:
     """A few short starts up to four layers, where some end in a poor minimum; the best one at length; a polish.
 
     From a given model no start is needed, and three quarters of the steps do.
@@ -150,32 +89,23 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
     steps = config.steps or (9_000 if given else 12_000)
     batch = config.batch or (2048 if config.layers <= 4 else 1024)
     # Features alone can make the shallower of these models explode.
-    widen = _WIDEN_MINED if config.layers <= 4 or _tamed(config) else 1.0
+    widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
     pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
     scale = _full_scale(config.layers)
-    short = [
-        AdamLeg(
-            name=f"start {number + 1}",
-            steps=max(1, steps // 6),
-            rate=rate,
-            batch=batch,
-            start="init",
-            init_scale=scale,
-            final=0.1,
-        )
-        for number in range(starts)
-    ]
-    main = AdamLeg(
+    start = AdamStage(
+        name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
+    )
+    main = AdamStage(
         name="main",
         steps=steps,
         rate=rate,
         batch=batch,
-        start="given" if given else "best",
+        origin="given" if given else "best",
         mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen),
         tolerance=0.05,
     )
-    polish = AdamLeg(
+    polish = AdamStage(
         name="polish",
         steps=max(1, steps // 5),
         rate=rate * 0.2,
@@ -186,11 +116,11 @@ def _deep_full(config: TrainConfig) -> tuple[Leg, ...]:
         mining=Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen),
         tolerance=0.05,
     )
-    return (*short, main, polish, *_tamed(config))
+    return (*_numbered(start, starts), main, polish, *_widened(config))
 
 
-def _tamed(config: TrainConfig) -> list[PoolLeg]:
-    """Last legs for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
+def _widened(config: TrainConfig) -> list[PoolStage]:
+    """Last stages for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
 
     Features are widened little by little: on a pool that is all explosions at once, second order would go far away.
     """
@@ -199,33 +129,25 @@ def _tamed(config: TrainConfig) -> list[PoolLeg]:
         return []
     most = 20 if config.layers == SHALLOW and noise < _SOME_NOISE else 12
     return [
-        PoolLeg(name=f"widen {percent} %", steps=30, start="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1)
+        PoolStage(
+            name=f"widen {percent} %", steps=30, origin="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1
+        )
         for percent in range(2, most + 1, 2)
     ]
 
 
-def _diagonal(config: TrainConfig) -> tuple[Leg, ...]:
+def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
     """Many short starts, since most random ones end in a poor minimum; from the best one to the bottom of its basin."""
     given = config.start is not None
     starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
     batch = config.batch or 512
     first = [_descend(batch, "given")] if given else []
-    short = [
-        AdamLeg(
-            name=f"start {number + 1}",
-            steps=config.steps or 1000,
-            rate=config.rate or 1e-2,
-            batch=batch,
-            start="init",
-            init_scale=0.1,
-            final=0.05,
-        )
-        for number in range(starts)
-    ]
-    finish = PoolLeg(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_TAMED)
+    steps, rate = config.steps or 1000, config.rate or 1e-2
+    start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
+    finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
     if config.layers > SHALLOW:  # most of the way on a smaller pool: deep ones converge slowly
         finish = replace(finish, pool=256 * batch, steps=120)
-    return (*first, *short, _descend(batch, "best"), finish, *_sifted(batch, config))
+    return (*first, *_numbered(start, starts), _descend(batch, "best"), finish, *_sifted(batch, config))
 
 
 def _widen(config: TrainConfig) -> float:
@@ -235,17 +157,24 @@ def _widen(config: TrainConfig) -> float:
     return _WIDEN if config.layers <= SHALLOW else 1.0
 
 
-def _sifted(batch: int, config: TrainConfig) -> list[PoolLeg]:
-    """A last leg for models of three layers or less, whose best weights explode on one context in a million."""
+def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
+    """A last stage for models of three layers or less, whose best weights explode on one context in a million."""
     if config.layers > SHALLOW:
         return []
     return [
-        PoolLeg(name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_TAMED)
+        PoolStage(
+            name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
+        )
     ]
 
 
-def _descend(batch: int, start: str) -> PoolLeg:
+def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
+    """So many random starts: start 1, start 2, …"""
+    return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
+
+
+def _descend(batch: int, origin: str) -> PoolStage:
     """A saturated descent, which gets a model that explodes now and then to where the plain mean makes sense."""
-    return PoolLeg(
-        name=f"descend from {start}", steps=60, start=start, pool=32 * batch, saturation=100.0, tolerance=0.1
+    return PoolStage(
+        name=f"descend from {origin}", steps=60, origin=origin, pool=32 * batch, saturation=100.0, tolerance=0.1
     )

@@ -1,8 +1,8 @@
 """A run on disk: config.json, history.jsonl, checkpoints/, and when it is finished result.json and model.safetensors.
 
-Every file but the history is written whole or not at all. The history is only ever appended to, and a checkpoint says
-how long it was, so going on from a checkpoint cuts off what came after it: a run that was killed at any moment and
-resumed leaves the same files as one that was not, but for timing.jsonl, which says how long things took.
+Every file except the history is written whole or not at all. The history is only ever appended to, and a checkpoint
+says how long it was, so going on from a checkpoint cuts off what came after it: a run that was killed at any moment and
+resumed leaves the same files as one that was not, except timing.jsonl, which says how long things took.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError
@@ -26,8 +27,10 @@ _KEPT_CHECKPOINTS = 3  # one may be damaged by a failing disk; the one before it
 class RunDirectory:
     """The files of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | Path) or not str(folder) or "\0" in str(folder):
+            raise InputError(f"A run is kept in a folder, whose path cannot be {folder!r}.")
+        self.path = path = Path(folder)
         self.history = path / "history.jsonl"
         self.timing = path / "timing.jsonl"
         """Seconds of training up to each row of the history, by the run's step number."""
@@ -56,11 +59,11 @@ class RunDirectory:
             self.history.touch()
         write_whole(self.path / "config.json", _json(config.as_json()))
 
-    def config(self) -> TrainConfig:
-        """The config of the run that is here."""
+    def config(self, prior: NoisePrior | None = None) -> TrainConfig:
+        """The config of the run that is here; ``prior`` is its noise prior, if that is not one of the package's."""
         if not self.exists():
             raise InputError(f"{self.path} holds no run to go on with.")
-        return TrainConfig.from_file(self.path / "config.json")
+        return TrainConfig.from_file(self.path / "config.json", prior)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -129,12 +132,12 @@ class RunDirectory:
         """
         if not self.timing.exists():
             return {}
-        found = {}
+        seconds = {}
         for line in self.timing.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
-                found[int(row["total"])] = float(row["seconds"])
-        return found
+                seconds[int(row["total"])] = float(row["seconds"])
+        return seconds
 
     def finished_result(self) -> dict[str, Any] | None:
         """What result.json says of a run that was trained to its end; None for one that is not, or that diverged."""

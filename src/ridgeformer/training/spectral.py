@@ -13,6 +13,7 @@ of a histogram of eigenvalues. Depth is grown a layer at a time: a new first lay
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,9 +24,11 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
-from ridgeformer.evaluation import draw_chunks
-from ridgeformer.training.pools import Pool, pool_function
+from ridgeformer.training.pool_stage import pool_function
+from ridgeformer.training.pools import Pool
 from ridgeformer.training.quasi_newton import QuasiNewton
+from ridgeformer.training.stages import Run, Stage, StepInfo, flat
+from ridgeformer.training.state import TrainState
 
 _SEQUENCES = 131_072  # whose eigenvalues make the histogram: 1.3 million at d = 10
 _TAIL = 0.1  # share of the eigenvalues on either side to which the tails are fitted
@@ -34,12 +37,30 @@ _DEEP = 4  # where giving up those costs nothing: losses stay below 2 on a conte
 _TRUSTED = 20  # eigenvalues in a bin that are better than a fit: ±22 %
 _BINS = 1024  # equally spaced in ln s: a bin spans under a percent of s
 _MARGIN = 0.3  # of ln s beyond the extreme eigenvalues seen
-_STARTS = 6  # random first layers tried at each depth
-_ITERATIONS = 1000
 _SHAKE = 0.1  # relative change of the older layers in every other start: it finds the way out of some poor minima
 _NEW_LAYER = 0.03  # size of a new layer's p relative to a random start: close to the identity, q free to learn
 _SEED = 0  # of the contexts whose eigenvalues are taken
 _ENOUGH = 1e-8  # excess over the best ridge regression that ends the search where there is noise, and a loss of 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralStage(Stage):
+    """The best GD++ model, fitted in one step of a second or few, as the start of any kind."""
+
+    steps: int = 1
+    starts: int = 6
+    """Random first layers tried at each depth."""
+    iterations: int = 1000
+    """Of L-BFGS, at most, in each descent."""
+
+    def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
+        """Fit a GD++ model and take it over."""
+        config = run.config
+        fitted = fit_spectrum(run.task, config.layers, config.seed, run.given, self.starts, self.iterations)
+        vector = flat(run.adopt(fitted))
+        loss = run.score(state.kind, vector)
+        state = replace(state, vector=vector, step=1, total=state.total + 1, smoothed=loss)
+        return state, StepInfo(self.name, 1, state.total, loss, loss, 1.0, False, False)
 
 
 def spectral_pool(task: Task, layers: int = 1) -> Pool:
@@ -51,7 +72,7 @@ def spectral_pool(task: Task, layers: int = 1) -> Pool:
 @lru_cache(maxsize=4)
 def _spectrum(dim: int, context: int, rarest: float) -> tuple[Array, Array]:
     """Bins of eigenvalues of Σ and how many of a context's fall into each, the same ones in every run."""
-    draws = draw_chunks(Task(dim, context, Fixed(0.0)), _SEQUENCES, _SEED, Purpose.MINE)
+    draws = Task(dim, context, Fixed(0.0)).chunks(_SEQUENCES, _SEED, Purpose.MINE)
     values = np.concatenate([np.linalg.eigvalsh(draw.context.scatter).ravel() for draw in draws])
     values = values[values > values.max() * dim * np.finfo(np.float64).eps]  # without empty directions
     logs = np.log(values)
@@ -91,7 +112,14 @@ def _one_feature(values: Array, variance: float, shares: Array) -> Pool:
     return Pool(GramDraw(gram, target, target, target), shares * len(shares))
 
 
-def fit_spectrum(task: Task, layers: int, seed: int, given: LinearTransformer | None = None) -> LinearTransformer:
+def fit_spectrum(
+    task: Task,
+    layers: int,
+    seed: int,
+    given: LinearTransformer | None = None,
+    starts: int = SpectralStage.starts,
+    iterations: int = SpectralStage.iterations,
+) -> LinearTransformer:
     """The best GD++ model found for the task, float64, one head; deterministic in its arguments.
 
     Grown layer by layer, from a ``given`` GD++ model with fewer layers if there is one.
@@ -101,8 +129,9 @@ def fit_spectrum(task: Task, layers: int, seed: int, given: LinearTransformer | 
     grown = None if given is None else _single_head(given, layers)
     for depth in range(1 if grown is None else grown.layers + 1, layers + 1):
         best, lowest = None, float("inf")
-        for start in range(_STARTS + 1):
-            model, value = _descend(_start(depth, None if start == _STARTS else grown, seed, start), pool, enough)
+        for start in range(starts + 1):
+            first = _start(depth, None if start == starts else grown, seed, start, depth * starts + start)
+            model, value = _descend(first, pool, enough, iterations)
             if best is None or value < lowest:
                 best, lowest = model, value
             if np.exp(lowest) < enough:
@@ -121,13 +150,13 @@ def _single_head(model: LinearTransformer, layers: int) -> LinearTransformer:
     return LinearTransformer("gdpp", 1, {"p": p / size, "q": size})
 
 
-def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int) -> LinearTransformer:
+def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int, shake: int) -> LinearTransformer:
     """Random weights, or the model one layer less deep, perhaps shaken, behind a new layer that does almost nothing."""
     fresh = LinearTransformer.init("gdpp", layers=depth, dim=1, seed=seed * 1000 + start, scale=0.1, dtype=np.float64)
     if grown is None:
         return fresh
     shaken = start % 2 * _SHAKE
-    rng = token_rng(seed, Purpose.INIT, depth * _STARTS + start)
+    rng = token_rng(seed, Purpose.INIT, shake)
     parameters = {}
     for name, size in (("p", _NEW_LAYER), ("q", 1.0)):
         old = grown.parameters[name]
@@ -136,13 +165,13 @@ def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int) -
     return fresh.replace(parameters)
 
 
-def _descend(model: LinearTransformer, pool: Pool, enough: float) -> tuple[LinearTransformer, float]:
+def _descend(model: LinearTransformer, pool: Pool, enough: float, iterations: int) -> tuple[LinearTransformer, float]:
     """(model, ln loss) after a saturated descent, which survives bad starts, and twice the real one, rescaled."""
     vector, value = model.flatten(), float("inf")
     for saturation in (10.0, 0.0, 0.0):
         function = pool_function(model, pool, saturation)
         state = QuasiNewton.start(function, vector)
-        for _ in range(_ITERATIONS):
+        for _ in range(iterations):
             if state.converged or np.exp(state.value) < enough:
                 break
             state, vector, _ = state.iterate(function, vector)

@@ -15,16 +15,15 @@ from typing import Any
 
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.model_file import load_model
-from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
+from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError, instance, nonnegative
 from ridgeformer.evaluation import Evaluation, evaluate
+from ridgeformer.training.callbacks import Callback, callback_list
 from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.run_directory import RunDirectory
+from ridgeformer.training.stages import Run
 from ridgeformer.training.state import TrainState
-from ridgeformer.training.steps import StepInfo, Tamper, Trainer
 from ridgeformer.zoo import load
-
-Callback = Callable[[StepInfo], None]
-"""Called after every step. ``lambda info: losses.append(info.loss)`` is one."""
 
 _HISTORY_EVERY = 100  # steps
 _EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
@@ -35,7 +34,7 @@ class TrainingDivergedError(RidgeformerError):
 
 
 class OtherRecipeError(InputError):
-    """A run was begun by a version of the package whose recipe had other legs."""
+    """A run was begun by a version of the package whose recipe had other stages."""
 
 
 class TrainingInterruptedError(InterruptedRunError):
@@ -44,15 +43,26 @@ class TrainingInterruptedError(InterruptedRunError):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A finished run."""
+    """A finished run: what `ridgeformer.train` returns. ``as_json`` gives what goes into result.json.
+
+    >>> import ridgeformer as rf
+    >>> config = rf.TrainConfig(kind="diag", layers=1, recipe="paper", steps=100, batch=8, sequences=100)
+    >>> result = rf.train(config)
+    >>> result.steps, result.skipped, result.history[-1]["stage"]
+    (100, 0, 'as printed')
+    """
 
     model: LinearTransformer
+    """What was trained; ``model.info`` says on what, how, and how good it is."""
     evaluation: Evaluation
+    """Its losses on ``config.sequences`` fresh sequences."""
     history: list[dict[str, Any]]
-    """A row for every hundredth step, every skipped one and the end of every leg."""
+    """The `StepInfo` of every hundredth step, every skipped one and the last of every stage, as plain JSON values."""
     steps: int
     skipped: int
+    """Steps whose gradient was not used."""
     rewinds: int
+    """Times the run went back to its last safe weights."""
     seconds: float
     """Time spent in this process."""
 
@@ -68,95 +78,127 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    callbacks: Sequence[Callback] = (),
-    on_message: Callable[[str], None] = lambda message: None,
+    callbacks: Callback | Sequence[Callback] = (),
+    on_message: Callable[[str], object] = lambda message: None,
     threads: int | None = None,
     checkpoint_seconds: float = 15.0,
     given: LinearTransformer | None = None,
-    tamper: Tamper | None = None,
 ) -> TrainResult:
     """Train a model and measure it on fresh sequences.
 
-    With ``out`` the run is kept in a folder, saved every ``checkpoint_seconds``, and can go on after any interruption
-    with ``resume=True``, bit for bit as if nothing had happened. ``given`` stands for the model that ``config.start``
-    names, for callers that have it at hand. Raises `TrainingDivergedError` if the run cannot be saved from exploding,
-    and `TrainingInterruptedError` on Ctrl-C; either leaves a usable folder behind.
+    Parameters
+    ----------
+    config: what to train; see `TrainConfig`.
+    out: folder in which the run is kept. It can then go on after any interruption.
+    resume: go on with the run in ``out``, bit for bit as if nothing had happened.
+    overwrite: replace a run that is already in ``out``.
+    callbacks: a function, or several, called with a `StepInfo` after every step; see `Callback`.
+    on_message: called with a sentence when something is wrong that does not end the run, such as a damaged checkpoint.
+    threads: threads to use; the result does not depend on it.
+    checkpoint_seconds: time between saves in ``out``.
+    given: stands for the model that ``config.start`` names, for callers that have it at hand.
+
+    Returns a `TrainResult`. Raises `InputError` for arguments that do not fit, `TrainingDivergedError` if the run
+    cannot be saved from exploding, and, with ``out``, `TrainingInterruptedError` on Ctrl-C; both leave a usable folder.
+
+    >>> import ridgeformer as rf
+    >>> config = rf.TrainConfig(kind="diag", layers=1, recipe="paper", steps=20, batch=8, sequences=100)
+    >>> rf.train(config).model.size
+    4
     """
-    started = time.perf_counter()
-    directory = None if out is None else RunDirectory(Path(out))
+    hint = " Write ridgeformer.TrainConfig(…) with them as its fields." if isinstance(config, dict) else ""
+    run = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
+    if resume and (out is None or overwrite):
+        raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
+    nonnegative("checkpoint_seconds", checkpoint_seconds)
+    return complete(
+        run,
+        None if out is None else RunDirectory(out),
+        resume=resume,
+        overwrite=overwrite,
+        callbacks=callback_list(callbacks),
+        on_message=on_message,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def complete(
+    run: Run,
+    directory: RunDirectory | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
+    on_message: Callable[[str], object] = lambda message: None,
+    checkpoint_seconds: float = 15.0,
+) -> TrainResult:
+    """`train` for a run with stages, or a loss, of its own."""
+    started, config = time.perf_counter(), run.config
     with directory.locked() if directory else contextlib.nullcontext():
-        trainer = Trainer(config, threads, tamper, given=_given(config, given, directory if resume else None))
-        state, history = _open(trainer, directory, config, resume, overwrite, on_message)
-        state = _run(trainer, state, directory, history, callbacks, checkpoint_seconds)
-        model = trainer.model(state)
-        if trainer.diverged(state):
+        run = dataclasses.replace(run, given=_given(run, directory if resume else None))
+        state, history = _open(run, directory, resume, overwrite, on_message)
+        state = _steps(run, state, directory, history, callbacks, checkpoint_seconds)
+        model = run.model(state)
+        counts = {"steps": state.total, "skipped": state.skipped, "rewinds": state.rewinds}
+        if run.diverged(state):
             if directory:
-                counts = {"steps": state.total, "skipped": state.skipped, "rewinds": state.rewinds}
                 directory.finish(model, {"status": "diverged", **counts})
             raise TrainingDivergedError(
                 f"Training diverged: after {state.rewinds} returns to safe weights at ever smaller steps it still "
                 f"explodes at step {state.total}; try a smaller rate or another seed."
             )
         try:
-            evaluation = evaluate(model, trainer.task, config.sequences, _EVALUATION_SEED)
+            evaluation = evaluate(model, run.task, config.sequences, _EVALUATION_SEED)
         except KeyboardInterrupt as stopped:
             if directory is None:
                 raise
             raise _interrupted(state, directory) from stopped
-        info = {"task": _task(config), "training": config.as_json(), "evaluation": _finite(asdict(evaluation))}
+        training = config.as_json()
+        task = {name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training}
+        info = {"task": task, "training": training, "evaluation": _finite(asdict(evaluation))}
         model = dataclasses.replace(model, info=info)
         seconds = time.perf_counter() - started
-        result = TrainResult(model, evaluation, history, state.total, state.skipped, state.rewinds, seconds)
+        result = TrainResult(model, evaluation, history, **counts, seconds=seconds)
         if directory:
             directory.finish(model, result.as_json())
     return result
 
 
-def _task(config: TrainConfig) -> dict[str, Any]:
-    return {"dim": config.dim, "context": config.examples, "noise": config.noise}
-
-
-def _given(
-    config: TrainConfig, given: LinearTransformer | None, resumed: RunDirectory | None
-) -> LinearTransformer | None:
+def _given(run: Run, resumed: RunDirectory | None) -> LinearTransformer | None:
     """The model to start from; a run that goes on takes its own copy, whatever became of the original."""
-    if config.start is None:
+    if run.config.start is None:
         return None
     if resumed is not None and resumed.given.exists():
         return load_model(resumed.given)
-    return load(config.start) if given is None else given
+    return load(run.config.start) if run.given is None else instance("given", run.given, LinearTransformer)
 
 
 def _open(
-    trainer: Trainer,
-    directory: RunDirectory | None,
-    config: TrainConfig,
-    resume: bool,
-    overwrite: bool,
-    on_message: Callable[[str], None],
+    run: Run, directory: RunDirectory | None, resume: bool, overwrite: bool, on_message: Callable[[str], object]
 ) -> tuple[TrainState, list[dict[str, Any]]]:
     """The state to go on from, and the history up to it."""
+    start = run.start()
     if directory is None:
-        return trainer.start(), []
+        return start, []
     if not resume:
-        directory.create(config, overwrite)
-        if trainer.given is not None:
-            trainer.given.save(directory.given)
-        return trainer.start(), []
-    if directory.config() != config:
+        directory.create(run.config, overwrite)
+        if run.given is not None:
+            run.given.save(directory.given)
+        return start, []
+    if directory.config(run.config.own_prior) != run.config:
         raise InputError(f"The run in {directory.path} has other settings than these; resume it with its own.")
     state, complaints = directory.latest()
-    if state is not None and state.plan != trainer.plan:
+    if state is not None and state.plan != run.plan:
         raise OtherRecipeError(
             f"The run in {directory.path} was begun by another version of the recipe; start it again with --overwrite."
         )
     for complaint in complaints:
         on_message(complaint)
-    return state or trainer.start(), directory.read_history()
+    return state or start, directory.read_history()
 
 
-def _run(
-    trainer: Trainer,
+def _steps(
+    run: Run,
     state: TrainState,
     directory: RunDirectory | None,
     history: list[dict[str, Any]],
@@ -168,14 +210,13 @@ def _run(
     started = saved - (directory.read_seconds().get(history[-1]["total"], 0.0) if directory and history else 0.0)
     try:
         with _interrupts_between_steps() as release:
-            while not (trainer.finished(state) or trainer.diverged(state)):
-                leg = state.leg
-                state, info = trainer.step(state)
-                if info.step % _HISTORY_EVERY == 0 or info.skipped or state.leg != leg:
-                    row = _row(info)
-                    history.append(row)
+            while not (run.finished(state) or run.diverged(state)):
+                stage = state.stage
+                state, info = run.step(state)
+                if info.step % _HISTORY_EVERY == 0 or info.skipped or state.stage != stage:
+                    history.append(_finite(asdict(info)))
                     if directory:
-                        directory.append(row, time.monotonic() - started)
+                        directory.append(history[-1], time.monotonic() - started)
                 for callback in callbacks:
                     callback(info)
                 if directory and time.monotonic() - saved >= checkpoint_seconds:
@@ -190,11 +231,6 @@ def _run(
     if directory:
         directory.save(state)
     return state
-
-
-def _row(info: StepInfo) -> dict[str, Any]:
-    """A line of the history."""
-    return _finite(asdict(info))
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:

@@ -16,17 +16,20 @@ from typing import Any
 
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.model_file import load_model, read_model
-from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, shortened
 
-_SUFFIX = ".safetensors"
+SUFFIX = ".safetensors"
+
+
+def zoo_folder() -> Path:
+    """Where the models of the zoo are."""
+    return Path(str(resources.files("ridgeformer.zoo").joinpath("models")))
 
 
 @cache
 def zoo_names() -> tuple[str, ...]:
     """The names of all models in the zoo, sorted."""
-    files = resources.files("ridgeformer.zoo").joinpath("models").iterdir()
-    return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in files if file.name.endswith(_SUFFIX)))
+    return tuple(sorted(file.name.removesuffix(SUFFIX) for file in zoo_folder().glob(f"*{SUFFIX}")))
 
 
 @dataclass(frozen=True)
@@ -38,40 +41,51 @@ class ZooEntry:
     evaluation: dict[str, Any]
     """As measured when it was trained; the fields of `ridgeformer.Evaluation`."""
     training: dict[str, Any]
-    """The fields of its `ridgeformer.TrainConfig`."""
+    """The fields of its `ridgeformer.TrainConfig`, under the names that they had when it was trained."""
 
 
 def zoo_entries() -> list[ZooEntry]:
     """All models of the zoo, sorted by name."""
-    found = []
+    entries = []
     for name in zoo_names():
-        data = _file(name)
-        info = read_model(data, name).info
-        digest = hashlib.sha256(data).hexdigest()
-        found.append(ZooEntry(name, digest, dict(info["evaluation"]), dict(info["training"])))
-    return found
+        data = _file(name).read_bytes()
+        info, digest = read_model(data, name).info, hashlib.sha256(data).hexdigest()
+        entries.append(ZooEntry(name, digest, dict(info["evaluation"]), dict(info["training"])))
+    return entries
 
 
-def build_zoo(runs: Path, into: Path | None = None) -> dict[str, int]:
-    """Copy the models of all finished runs in ``runs`` into a folder, the package's own by default: name → bytes."""
-    from ridgeformer.training.run_directory import RunDirectory  # late: runs can start from a model of the zoo
+def load(source: str | Path) -> LinearTransformer:
+    """A model from a file, or from the zoo by its name.
 
-    folder = Path(str(resources.files("ridgeformer.zoo").joinpath("models"))) if into is None else into
-    found: dict[str, bytes] = {}
-    for path in sorted(runs.glob(f"*/model{_SUFFIX}")):
-        if RunDirectory(path.parent).finished_result() is not None:
-            found[path.parent.name] = path.read_bytes()
-            read_model(found[path.parent.name], path)  # refuses what is not a model, before anything is written
-    if not found:
-        raise InputError(f"There are no finished runs in {runs}.")
-    for name, data in found.items():
-        write_whole(folder / f"{name}{_SUFFIX}", data)
-    zoo_names.cache_clear()
-    return {name: len(data) for name, data in found.items()}
+    Args:
+        source: The path of a file that `LinearTransformer.save` wrote, or a name of the zoo, such as
+            ``"full-7-uniform-5"``: kind, layers, noise prior. A file that exists wins over a name of the zoo. What
+            holds a slash or ends in ``.safetensors`` is always a path. 'ridgeformer zoo' lists the names.
+
+    Returns:
+        The model. Its ``info`` says what it was trained with and how good it was on fresh sequences.
+
+    Raises:
+        InputError: There is no such file or name (the message has the nearest name), or the file is not a model.
+
+    >>> import ridgeformer as rf
+    >>> model = rf.load("diag-4-uniform-5")
+    >>> model.kind, model.layers, round(model.info["evaluation"]["adjusted_loss"], 3)
+    ('diag', 4, 0.06)
+    """
+    if not isinstance(source, str | Path):
+        raise InputError(f"A model is loaded from a file or by its name in the zoo, not from {shortened(source)}.")
+    if isinstance(source, Path) or "/" in source or source.endswith(SUFFIX) or _is_file(source):
+        return load_model(Path(source))
+    if source not in zoo_names():
+        near = difflib.get_close_matches(source, zoo_names(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists what there is."
+        raise InputError(f"There is no model file {shortened(source)} and no such model in the zoo.{hint}")
+    return read_model(_file(source).read_bytes(), source)
 
 
-def _file(name: str) -> bytes:
-    return resources.files("ridgeformer.zoo").joinpath("models", name + _SUFFIX).read_bytes()
+def _file(name: str) -> Path:
+    return zoo_folder() / f"{name}{SUFFIX}"
 
 
 def _is_file(source: str) -> bool:
@@ -79,19 +93,3 @@ def _is_file(source: str) -> bool:
         return Path(source).is_file()  # a folder of that name is none: 'explain NAME --out NAME' makes one
     except (OSError, ValueError):  # too long for a name, or a null byte
         return False
-
-
-def load(source: str | Path) -> LinearTransformer:
-    """A model from a file written by `LinearTransformer.save`, or from the zoo by its name.
-
-    A file that exists wins over a name of the zoo.
-    """
-    if not isinstance(source, str | Path):
-        raise InputError(f"A model is loaded from a file or by its name in the zoo, not from {source!r}.")
-    if isinstance(source, Path) or "/" in source or source.endswith(_SUFFIX) or _is_file(source):
-        return load_model(Path(source))
-    if source not in zoo_names():
-        near = difflib.get_close_matches(source, zoo_names(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists what there is."
-        raise InputError(f"There is no model file {shortened(source)} and no such model in the zoo.{hint}")
-    return read_model(_file(source), source)

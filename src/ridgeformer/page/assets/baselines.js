@@ -105,6 +105,13 @@ ridgeformer.baselines = (() => {
     return low === high ? among([high]) : null;
   }
 
+  /** The order of priors in lists: uniform ones first, then by the largest σ. */
+  function comparePriors(a, b) {
+    const rank = (spec) => [String(spec).startsWith("uniform") ? 0 : 1, parsePrior(spec)?.high ?? Infinity];
+    const [left, right] = [rank(a), rank(b)];
+    return left[0] - right[0] || left[1] - right[1] || String(a).localeCompare(String(b));
+  }
+
   /** log p(y | X, σ) + const, w ~ N(0, I) integrated out; may be infinite at σ = 0. */
   function logLikelihood(fit, sigma) {
     const v = sigma ** 2;
@@ -233,5 +240,5 @@ ridgeformer.baselines = (() => {
     };
   }
 
-  return { leastSquares, ridge, posterior, bayes, parsePrior, allBaselines };
+  return { leastSquares, ridge, posterior, bayes, parsePrior, comparePriors, allBaselines };
 })();

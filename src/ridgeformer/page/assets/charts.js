@@ -2,51 +2,31 @@
 /* Line charts: hover, touch or arrow keys read a point; the legend hides and shows series; the numbers are also a table. */
 {
   const ridgeformer = (globalThis.ridgeformer ??= {});
-  const { dom, scales } = ridgeformer;
-  const { visible, colourOf, lookOf, markerOf, allSeries, tooltip, describe, legend, numbers } = ridgeformer.chartParts;
+  const { dom } = ridgeformer;
+  const { scale, visible, colourOf, dashes, keysOf, markerOf, allSeries, tooltip, describe, legend, numbers } =
+    ridgeformer.chartParts;
   const { el, svg } = dom;
 
   /**
-   * @typedef {object} Series
-   * @property {string} name
-   * @property {number[]} [x] not needed for a `level`
-   * @property {(number|null)[]} [y] null and infinite values are gaps
-   * @property {number} [level] instead of x and y: a horizontal line
-   * @property {number[]} [low] lower end of a band around y
-   * @property {number[]} [high] upper end of it
-   * @property {string|{step: number, of: number}} [style] a colour by name (full, diag, gdpp, bayes, …), or by place in
-   *   an order
-   * @property {string} [dash] such as "5 3"
-   * @property {string} [marker] circle, square, triangle, diamond or none
-   * @property {boolean} [hollow] markers without fill
-   * @property {boolean} [points] markers without a line
-   * @property {string|string[]} [note] said of every point, or of each
-   */
-  /**
+   * A chart as plots/specification.py describes it; here also with
    * @typedef {object} ChartSpec
-   * @property {string} title
-   * @property {{label: string, values?: number[], whole?: boolean, domain?: [number, number]}} x
-   * @property {{label: string, log?: boolean, domain?: [number, number], within?: [number, number], zero?: boolean,
-   *   format?: (value: number) => string}} y `within` cuts the axis, not the data; `domain` sets it
-   * @property {Series[]} series
-   * @property {{name: string, value: number}} [floor] below which nothing can be, such as the Bayes limit
-   * @property {{from: number, to: number, label?: string}[]} [shades] marked ranges of x
+   * @property {Series[]} [legend] entries, if not all series
    * @property {number} [height] pixels
    * @property {boolean} [compact] one of many: fewer ticks, no legend, no table
-   * @property {boolean} [legend] false leaves it out
    */
 
   const CHARACTER = 6.6; // pixels of a digit at the size of the ticks
 
   /** A line, with a gap wherever there is nothing to draw. */
-  function linePath(points) {
+  function linePath(points, steps = false) {
     let pen = "M";
     let path = "";
     for (const point of points) {
       if (point === null) {
         pen = "M";
       } else {
-        path += `${pen}${point[0].toFixed(2)},${point[1].toFixed(2)}`;
+        const [x, y] = point.map((number) => number.toFixed(2));
+        path += steps && pen === "L" ? `H${x}V${y}` : `${pen}${x},${y}`;
         pen = "L";
       }
     }
@@ -55,30 +35,20 @@
 
   /** Everything that depends on numbers and width: scales, and where each point is. */
   function layout(spec, width, hidden) {
-    const shown = allSeries(spec).filter((series) => !hidden.has(series.name));
+    const shown = allSeries(spec).filter((series) => !keysOf(series).some((key) => hidden.has(key)));
     const log = Boolean(spec.y.log);
     const compact = Boolean(spec.compact);
     const height = spec.height ?? (compact ? 170 : Math.min(360, Math.max(240, width * 0.5)));
-    // The axis does not jump when a series is hidden, so its domain is that of all of them.
-    const values = allSeries(spec).flatMap((s) =>
-      s.level !== undefined ? [s.level] : [...s.y, ...(s.low ?? []), ...(s.high ?? [])],
-    );
-    const yDomain = spec.y.domain ?? scales.domainOf(values, spec.y);
-    const xs = spec.x.values ?? allSeries(spec).flatMap((s) => s.x ?? []);
-    const xDomain = spec.x.domain ?? (xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1]);
     const bottom = height - (compact ? 20 : 40);
     const top = compact ? 8 : 26;
-    const y = scales.scale(yDomain, [bottom, top], { log, count: compact ? 4 : 6 });
+    const y = scale(spec.y, [bottom, top], compact ? 4 : 6);
     const left = 10 + CHARACTER * Math.max(2, ...y.ticks.map((tick) => tick.text.length));
     const inset = spec.x.whole ? 10 : 0;
-    const x = scales.scale(xDomain, [left + inset, width - 10 - inset], {
-      count: Math.max(4, width / 70),
-      whole: spec.x.whole,
-    });
+    const x = scale(spec.x, [left + inset, width - 10 - inset], Math.max(4, width / 70));
     const points = [];
     for (const series of shown) {
       series.y?.forEach((value, k) => {
-        if (visible(value, log))
+        if (visible(value, log) && visible(series.x[k], spec.x.log))
           points.push({ series, k, x: x.place(series.x[k]), y: y.place(value), value, at: series.x[k] });
       });
     }
@@ -86,7 +56,8 @@
   }
 
   function drawAxes(spec, plan) {
-    const { x, y, left, width, bottom, height, compact } = plan;
+    const { x, y, left, top, width, bottom, height, compact } = plan;
+    const [low, high] = x.limits;
     return [
       y.ticks.map((tick) => [
         svg("line", { class: "grid-line", x1: left, x2: width - 10, y1: y.place(tick.value), y2: y.place(tick.value) }),
@@ -99,58 +70,44 @@
       !compact && svg("text", { class: "axis-label", x: 2, y: 13 }, spec.y.label),
       !compact &&
         svg("text", { class: "axis-label", x: width - 10, y: height - 6, "text-anchor": "end" }, spec.x.label),
-      spec.shades?.map((shade) => drawShade(shade, plan)),
-    ];
-  }
-
-  function drawShade(shade, { x, bottom, top, compact }) {
-    const [low, high] = x.domain;
-    const [from, to] = [Math.max(low, shade.from), Math.min(high, shade.to)].map(x.place);
-    const single = Math.max(0, 6 - (to - from)); // a single level is as wide as can be seen, around its place
-    return [
-      svg("rect", { class: "shade", x: from - single / 2, y: top, width: to - from + single, height: bottom - top }),
-      !compact && shade.label && svg("text", { class: "shade-label", x: from + 6, y: top + 13 }, shade.label),
+      spec.shades?.map((shade) => {
+        const [from, to] = [Math.max(low, shade[0]), Math.min(high, shade[1])].map(x.place);
+        const single = Math.max(0, 6 - (to - from)); // a single level is as wide as can be seen, around its place
+        const place = { x: from - single / 2, y: top, width: to - from + single, height: bottom - top };
+        return svg("rect", { class: "shade", ...place });
+      }),
+      spec.remark
+        ?.split("\n")
+        .map((line, k, lines) =>
+          svg("text", { class: "remark", x: left + 8, y: bottom - 8 - 14 * (lines.length - 1 - k) }, line),
+        ),
     ];
   }
 
   function drawSeries(series, plan) {
     const { x, y, left, width, log } = plan;
-    const look = lookOf(series);
-    const ink = { "--ink": colourOf(series) };
+    const ink = { "--ink": colourOf(series.look) };
+    const line = (d, name) =>
+      svg("path", { class: `line ${name}`, d, "stroke-dasharray": name === "faint" ? "" : dashes(series), style: ink });
     if (series.level !== undefined) {
-      if (!visible(series.level, log)) return [];
-      const place = y.place(series.level);
-      return [
-        svg("path", {
-          class: "line level",
-          d: `M${left},${place}H${width - 10}`,
-          "stroke-dasharray": look.dash,
-          style: ink,
-        }),
-      ];
+      return visible(series.level, log) ? [line(`M${left},${y.place(series.level)}H${width - 10}`, "level")] : [];
     }
     const point = (values) => (k) => (visible(values[k], log) ? [x.place(series.x[k]), y.place(values[k])] : null);
     const keys = [...series.x.keys()];
     const parts = [];
-    if (series.low && series.high) {
+    if (series.low) {
       const ends = keys.filter((k) => visible(series.low[k], log) && visible(series.high[k], log));
-      const outline = [...ends.map(point(series.high)), ...ends.reverse().map(point(series.low))];
-      if (outline.length) parts.push(svg("path", { class: "band", d: `${linePath(outline)}Z`, style: ink }));
+      const bars = ends.map((k) => `M${x.place(series.x[k])},${y.place(series.low[k])}V${y.place(series.high[k])}`);
+      const outline = linePath([...ends.map(point(series.high)), ...ends.toReversed().map(point(series.low))]);
+      if (series.bars) parts.push(svg("path", { class: "line level", d: bars.join(""), style: ink }));
+      else if (outline) parts.push(svg("path", { class: "band", d: `${outline}Z`, style: ink }));
     }
-    if (!series.points)
-      parts.push(
-        svg("path", {
-          class: "line",
-          d: linePath(keys.map(point(series.y))),
-          "stroke-dasharray": look.dash,
-          style: ink,
-        }),
-      );
-    // More than a few dozen markers would hide the line that they are to tell apart.
-    const every = Math.max(1, Math.ceil(keys.length / 40));
-    for (const k of keys) {
-      const place = k % every === 0 ? point(series.y)(k) : null;
-      if (place && look.marker !== "none") parts.push(markerOf(series, ...place, plan.compact ? 2.6 : 3.4));
+    if (!series.points) {
+      parts.push(line(linePath(keys.map(point(series.y)), series.steps), series.faint ? "faint" : ""));
+    }
+    for (const k of series.faint ? [] : (series.marked ?? keys)) {
+      const place = point(series.y)(k);
+      if (place) parts.push(markerOf(series, ...place, plan.compact ? 2.6 : 3.4));
     }
     return parts;
   }
@@ -282,7 +239,7 @@
     }
 
     function drawLegend() {
-      if (!spec.compact && spec.legend !== false) dom.fill(legendPlace, legend(allSeries(spec), hidden, draw));
+      if (!spec.compact) dom.fill(legendPlace, legend(spec.legend ?? allSeries(spec), hidden, draw));
     }
 
     canvas.addEventListener("pointermove", onPointer);
@@ -308,7 +265,7 @@
           .join("\n");
       const same = named(spec) === named(next);
       spec = next;
-      if (!same) drawLegend(); // a legend that is made anew loses the focus
+      if (!same) drawLegend(); // a legend that is made again loses the focus
       draw();
     };
     root.hide = (names) => {
@@ -318,29 +275,5 @@
     return root;
   }
 
-  /**
-   * Small charts side by side under one legend.
-   * @param {{panels: ChartSpec[], label: string}} spec
-   * @returns {HTMLElement}
-   */
-  function chartGrid({ panels, label }) {
-    const hidden = new Set();
-    const charts = panels.map((panel) => lineChart({ ...panel, compact: true }));
-    const cells = charts.map((chart, k) =>
-      el("figure", { class: "panel" }, el("figcaption", {}, panels[k].title), chart),
-    );
-    const fullest = panels.toSorted((a, b) => b.series.length - a.series.length); // has the usual order of series
-    const entries = legend(fullest.flatMap(allSeries), hidden, () => charts.forEach((chart) => chart.hide(hidden)));
-    return el(
-      "div",
-      { class: "chart-grid" },
-      entries,
-      el("p", { class: "axis-note" }, label),
-      el("div", { class: "panels" }, cells),
-      numbers(() => panels),
-    );
-  }
-
   ridgeformer.lineChart = lineChart;
-  ridgeformer.chartGrid = chartGrid;
 }

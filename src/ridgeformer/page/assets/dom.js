@@ -107,5 +107,18 @@
     return el("div", { class: "field" }, el("label", { for: id }, label), list);
   }
 
-  ridgeformer.dom = { el, svg, append, fill, uid, announce, choice, select };
+  /**
+   * A table of texts.
+   * @param {{caption: string, head: string[], rows: Array[]}} spec every row begins with its header; a cell is what
+   *   stands in it, or the `td` itself
+   */
+  function table({ caption, head, rows }) {
+    const cell = (content) => (content instanceof HTMLTableCellElement ? content : el("td", {}, content));
+    const heads = head.map((text) => el("th", { scope: "col" }, text));
+    const line = ([first, ...rest]) => el("tr", {}, el("th", { scope: "row" }, first), rest.map(cell));
+    const parts = [el("caption", {}, caption), el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows.map(line))];
+    return el("table", { class: "plain" }, parts);
+  }
+
+  ridgeformer.dom = { el, svg, append, fill, uid, announce, choice, select, table };
 }

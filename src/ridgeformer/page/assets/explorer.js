@@ -105,8 +105,9 @@ ridgeformer.explorer ??= {};
   /** The result in one sentence or two. */
   function summaryOf(settings, model, { layers, baselines }) {
     const text = (error) => ridgeformer.format.loss(Number.isFinite(error) ? error : null);
-    const shown = ridgeformer.explorer.results.BASELINES.filter(({ name }) => name in baselines);
-    const others = shown.map(({ name, label }) => `${label} ${text(baselines[name])}`).join(", ");
+    const { COMPARED, labelOf } = ridgeformer.explorer.results;
+    const shown = COMPARED.filter((name) => name in baselines);
+    const others = shown.map((name) => `${labelOf(name)} ${text(baselines[name])}`).join(", ");
     const depth = model.layers === 1 ? "one layer" : `${model.layers} layers`;
     const what = settings.average ? "Mean error" : "Error";
     return `${what} of ${ridgeformer.format.method(model.kind)} after ${depth}: ${text(layers.at(-1))}. ${others}.`;

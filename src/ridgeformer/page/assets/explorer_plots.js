@@ -5,10 +5,10 @@ ridgeformer.explorer ??= {};
 
 ridgeformer.explorer.plots = (() => {
   const { el, svg, fill, choice } = ridgeformer.dom;
-  const { scale } = ridgeformer.scales;
+  const { scale, colourOf, lookOf } = ridgeformer.chartParts;
   const { method, loss: shortLoss } = ridgeformer.format;
   const { dot } = ridgeformer.linearAlgebra;
-  const { BASELINES } = ridgeformer.explorer.results;
+  const { COMPARED, labelOf } = ridgeformer.explorer.results;
   const { AVERAGED } = ridgeformer.explorer.settings;
   /** What the error axis can show; what lies beyond is cut off, and said to be. */
   const [LOWEST, HIGHEST] = [1e-20, 100];
@@ -41,20 +41,20 @@ ridgeformer.explorer.plots = (() => {
   /** What the error chart shows. */
   function errorSpec(settings, model, { start, layers, baselines }) {
     const errors = [start, ...layers];
-    const compared = BASELINES.filter(({ name }) => name in baselines);
+    const compared = COMPARED.filter((name) => name in baselines);
     const [whose, mean] = [settings.against === "oracle" ? "w*" : "w", settings.average ? "mean " : ""];
     return {
       title: "Error after each layer",
-      x: { label: "layers", whole: true, domain: [0, model.layers] },
+      x: { label: "layers", whole: true, limits: [0, model.layers] },
       y: {
         label: `${mean}error ½‖ŵ − ${whose}‖²`,
         log: true,
-        domain: errorDomain([...errors, ...Object.values(baselines)]),
+        limits: errorDomain([...errors, ...Object.values(baselines)]),
       },
       height: 290,
       series: [
-        { name: method(model.kind), style: model.kind, x: errors.map((_, k) => k), y: errors },
-        ...compared.map(({ name, label }) => ({ name: label, level: baselines[name], style: name })),
+        { name: method(model.kind), look: lookOf(model.kind), x: errors.map((_, k) => k), y: errors },
+        ...compared.map((name) => ({ name: labelOf(name), level: baselines[name], look: lookOf(name) })),
       ],
     };
   }
@@ -83,8 +83,8 @@ ridgeformer.explorer.plots = (() => {
   }
 
   /** Which lines the axis leaves out; of points the chart itself says so. */
-  function beyondText({ series, y: { domain } }) {
-    const beyond = series.filter(({ level }) => level !== undefined && !(level >= domain[0] && level <= domain[1]));
+  function beyondText({ series, y: { limits } }) {
+    const beyond = series.filter(({ level }) => level !== undefined && !(level >= limits[0] && level <= limits[1]));
     const listed = beyond.map(({ name, level }) => `${name} ${shortLoss(level)}`).join(", ");
     return listed && `Beyond the axis: ${listed}.`;
   }
@@ -114,7 +114,7 @@ ridgeformer.explorer.plots = (() => {
           { value: "one", text: "this one" },
           { value: "mean", text: `mean of ${AVERAGED}` },
         ],
-        value: "one",
+        value: "mean",
         onChange: (value) => onChange({ average: value === "mean" }),
       }),
     ];
@@ -137,12 +137,12 @@ ridgeformer.explorer.plots = (() => {
     const order = [...context.weights.keys()].sort((a, b) => context.weights[a] - context.weights[b]);
     const [low, high] = [Math.min(0, ...context.weights), Math.max(0, ...context.weights)];
     const air = 0.15 * (high - low);
-    const y = scale([low - air, high + air], [ends[1], ends[0]]).place;
+    const y = scale({ limits: [low - air, high + air] }, [ends[1], ends[0]]).place;
     const gap = width / order.length;
     const inside = (place) => Math.min(Math.max(Number.isFinite(place) ? place : y(0), ends[0]), ends[1]);
     const path = (name, draw) => {
       const d = order.map((j, place) => draw(j, gap * (place + 0.5), y(context.weights[j]))).join("");
-      return svg("path", { class: name, d, style: { "--ink": `var(--${kind})` } });
+      return svg("path", { class: name, d, style: { "--ink": colourOf(lookOf(kind)) } });
     };
     return svg(
       "svg",
@@ -238,15 +238,15 @@ ridgeformer.explorer.plots = (() => {
       const points = pointsOf(settings, result, result.layers[layer - 1].weights);
       const reach = reachOf(points);
       const [left, top, bottom, right] = [30, 22, width - 34, width - 8];
-      const x = scale([-reach, reach], [left, right], { count: 4 });
-      const y = scale([-reach, reach], [bottom, top], { count: 4 });
+      const x = scale({ limits: [-reach, reach] }, [left, right], 4);
+      const y = scale({ limits: [-reach, reach] }, [bottom, top], 4);
       places = points.map(({ target, found }) => [x.place(target), y.place(found)]);
       const beyond = points.filter(({ found }) => !(Math.abs(found) <= reach)).length;
       const dots = (special) =>
         svg("path", {
           class: special ? "explorer-dot special" : "explorer-dot",
           d: places.map((place, i) => (points[i].special === special ? mark(...place, [top, bottom]) : "")).join(""),
-          style: { "--ink": `var(--${model.kind})` },
+          style: { "--ink": colourOf(lookOf(model.kind)) },
         });
       canvas.setAttribute("viewBox", `0 0 ${width} ${width}`);
       const label = `Predictions of layer ${layer} against ${points.length} targets, mean squared error`;

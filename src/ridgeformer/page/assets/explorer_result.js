@@ -7,13 +7,10 @@ ridgeformer.explorer.results = (() => {
   const { dot, squaredDistance } = ridgeformer.linearAlgebra;
   const { MAX_EXAMPLES, QUERIES, MAX_SEED, AVERAGED } = ridgeformer.explorer.settings;
 
-  /** What models are compared with, in the order of every list. */
-  const BASELINES = [
-    { name: "ols", label: "OLS", about: "least squares" },
-    { name: "adarr", label: "AdaRR", about: "ridge, σ from residuals" },
-    { name: "oracle", label: "Oracle", about: "ridge, told σ" },
-    { name: "bayes", label: "Bayes", about: "best without σ" },
-  ];
+  /** What models are compared with, by their names in the registry of baselines, in the order of every list. */
+  const COMPARED = ["ols", "adarr", "oracle", "bayes"];
+  /** At one level of σ it is no limit: it is the best on average over the levels of the prior. */
+  const labelOf = (name) => (name === "bayes" ? "Bayes predictor" : ridgeformer.format.method(name));
 
   /**
    * @typedef {object} Reading what weights are worth on a context
@@ -50,7 +47,7 @@ ridgeformer.explorer.results = (() => {
       y,
       start: read(sequence.weights.map(() => 0)),
       layers: ridgeformer.model.runModel(model, gram, off).map((layer) => ({ ...layer, ...read(layer.weights) })),
-      baselines: Object.fromEntries(BASELINES.map(({ name }) => [name, found[name] && read(found[name])])),
+      baselines: Object.fromEntries(COMPARED.map((name) => [name, found[name] && read(found[name])])),
     };
   }
 
@@ -94,11 +91,11 @@ ridgeformer.explorer.results = (() => {
     const all = settings.average ? Array.from({ length: AVERAGED }, (_, k) => following(k)) : [result];
     const mean = (pick) => all.reduce((sum, one) => sum + pick(one)[key], 0) / all.length;
     const same = (name) => key === "adjusted" && name === "oracle";
-    const compared = BASELINES.filter(({ name }) => result.baselines[name] && !same(name));
+    const compared = COMPARED.filter((name) => result.baselines[name] && !same(name));
     return {
       start: mean((one) => one.start),
       layers: result.layers.map((_, layer) => mean((one) => one.layers[layer])),
-      baselines: Object.fromEntries(compared.map(({ name }) => [name, mean((one) => one.baselines[name])])),
+      baselines: Object.fromEntries(compared.map((name) => [name, mean((one) => one.baselines[name])])),
     };
   }
 
@@ -114,5 +111,5 @@ ridgeformer.explorer.results = (() => {
     return kept.get(key);
   }
 
-  return { BASELINES, compute, errors };
+  return { COMPARED, labelOf, compute, errors };
 })();

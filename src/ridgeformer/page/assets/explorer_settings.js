@@ -5,7 +5,6 @@ ridgeformer.explorer ??= {};
 
 ridgeformer.explorer.settings = (() => {
   const { BLOCKS } = ridgeformer.model;
-  const KINDS = ["gdpp", "diag", "full"];
   const MAX_EXAMPLES = 60;
   const QUERIES = 200;
   const AVERAGED = 64; // sequences that take about two frames
@@ -86,7 +85,7 @@ ridgeformer.explorer.settings = (() => {
       layer: layer === model.layers ? null : layer,
       points: state.points === "examples" ? "examples" : "queries",
       against: state.against === "oracle" ? "oracle" : "w",
-      average: state.average === "yes",
+      average: state.average !== "no",
     };
   }
 
@@ -108,7 +107,7 @@ ridgeformer.explorer.settings = (() => {
       layer: settings.layer === null ? null : String(settings.layer),
       points: settings.points === "queries" ? null : settings.points,
       against: settings.against === "w" ? null : settings.against,
-      average: settings.average ? "yes" : null,
+      average: settings.average ? null : "no",
     };
   }
 
@@ -187,14 +186,10 @@ ridgeformer.explorer.settings = (() => {
 
   /** How the values of a field are sorted. */
   function inOrder(field) {
-    if (field === "kind") return (a, b) => KINDS.indexOf(a) - KINDS.indexOf(b);
+    const kinds = Object.keys(ridgeformer.methods ?? {});
+    if (field === "kind") return (a, b) => kinds.indexOf(a) - kinds.indexOf(b);
     if (field !== "noise") return (a, b) => a - b;
-    const rank = (spec) => {
-      const prior = ridgeformer.baselines.parsePrior(spec);
-      const uniform = String(spec).startsWith("uniform");
-      return [uniform ? 0 : 1, prior?.high ?? Infinity];
-    };
-    return (a, b) => rank(a)[0] - rank(b)[0] || rank(a)[1] - rank(b)[1] || String(a).localeCompare(String(b));
+    return ridgeformer.baselines.comparePriors;
   }
 
   /**

@@ -5,7 +5,7 @@ ridgeformer.explorer ??= {};
 
 ridgeformer.explorer.table = (() => {
   const { el, fill } = ridgeformer.dom;
-  const { BASELINES } = ridgeformer.explorer.results;
+  const { COMPARED, labelOf } = ridgeformer.explorer.results;
   /** Keys of readings, and what their columns are called. */
   const COLUMNS = [
     { key: "prediction", head: "Prediction", unit: "⟨ŵ, xₜ⟩" },
@@ -67,13 +67,13 @@ ridgeformer.explorer.table = (() => {
 
     fill(
       baselineBody,
-      BASELINES.map(({ name, label, about }) => row(name, [label, el("small", {}, about)], OF_ALL)),
+      COMPARED.map((name) => row(name, [labelOf(name), el("small", {}, ridgeformer.methods[name]?.summary)], OF_ALL)),
     );
     return {
       element: el(
         "section",
         { class: "explorer-table", "aria-label": "Numbers" },
-        el("h3", {}, "Layer by layer, in numbers"),
+        el("h3", {}, "This one sequence, layer by layer"),
         el(
           "div",
           { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of every layer" },
@@ -91,8 +91,8 @@ ridgeformer.explorer.table = (() => {
           { class: "explorer-note" },
           "Residual: mean of (y − ⟨ŵ, x⟩)² over the examples. Step η: the multiple of steepest descent that comes ",
           "nearest to what the layer adds to ŵ, times the number of examples, so that 1 is about a full step; ",
-          "alignment is the cosine between the two. Rescaling: what the layer multiplies ŵ by. One sequence is no ",
-          "average: luck can put OLS ahead of the oracle here, but not in Table 1.",
+          "alignment is the cosine between the two. Rescaling: what the layer multiplies ŵ by. On one sequence, luck ",
+          "can put a model or OLS ahead of the oracle; on average over many sequences nothing is ahead of it.",
         ),
       ),
       update(settings, model, result) {
@@ -104,7 +104,7 @@ ridgeformer.explorer.table = (() => {
           const chosen = index + 1 === (settings.layer ?? model.layers);
           body.rows[index].classList.toggle("chosen", chosen);
         });
-        BASELINES.forEach(({ name }, index) => {
+        COMPARED.forEach((name, index) => {
           const reading = result.baselines[name];
           baselineBody.rows[index].hidden = !reading;
           for (const key of OF_ALL) if (reading) show(cells.get(`${name}-${key}`), reading[key]);

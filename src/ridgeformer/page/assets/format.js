@@ -2,22 +2,13 @@
 /* Numbers and names as readers see them. */
 {
   const ridgeformer = (globalThis.ridgeformer ??= {});
-  const METHODS = {
-    gdpp: "GD++",
-    diag: "DIAG",
-    full: "FULL",
-    constrr: "ConstRR",
-    adarr: "AdaRR",
-    tunedrr: "TunedRR",
-    bayes: "Bayes limit",
-  };
   const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-  const ROUNDING = 1e-20; // losses below are zero but for rounding: those of baselines without noise
+  const ROUNDING = 1e-20; // losses below it are rounding: those of baselines without noise
 
   /** A loss, at most four digits: the table's range from 1 to 1e-18. Null stands for infinity. */
   function loss(value) {
-    if (value === null || value === undefined || value === Infinity) return "∞";
+    if (value === null || value === undefined || value > 1e300) return "∞"; // JSON has no infinity
     if (value === 0) return "0";
     const size = Math.abs(value);
     if (size < ROUNDING) return "≈ 0";
@@ -31,7 +22,7 @@
   /** An entry of a matrix: three digits and a sign. */
   const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)));
 
-  /** A ratio, such as 1.05×. Beyond a million the other number is zero but for rounding. */
+  /** A ratio, such as 1.05×. Beyond a million the other number is only rounding. */
   function ratio(value) {
     if (value === null || value === undefined || value > 1e6) return "–";
     if (value >= 1e4) return `${value.toExponential(1).replace("e+", "e")}×`;
@@ -58,17 +49,8 @@
     return String(spec);
   }
 
-  /** The ranges of σ that a prior draws from, single levels as ranges without length; none if it has no such form. */
-  function support(spec) {
-    const [kind, levels = ""] = String(spec).split(":");
-    const numbers = levels.split(kind === "uniform" ? "-" : "+").map(Number);
-    if (!levels || numbers.some(Number.isNaN)) return [];
-    if (kind === "uniform") return [numbers.length === 1 ? [0, numbers[0]] : [numbers[0], numbers.at(-1)]];
-    return numbers.map((level) => [level, level]);
-  }
-
   /** The name of a method; names that are not known stay as they are. */
-  const method = (name) => (Object.hasOwn(METHODS, name) ? METHODS[name] : String(name));
+  const method = (name) => ridgeformer.methods?.[name]?.label ?? String(name);
 
   /** The name of a row or model: FULL 7, or FULL 7, 2 heads. */
   function row({ method: name, layers, heads }) {
@@ -76,5 +58,5 @@
     return method(name) + depth + (heads > 1 ? `, ${heads} heads` : "");
   }
 
-  ridgeformer.format = { loss, plain, signed, ratio, count, power, prior, support, method, row, METHODS, ROUNDING };
+  ridgeformer.format = { loss, plain, signed, ratio, count, power, prior, method, row };
 }

@@ -12,7 +12,8 @@
   ];
   const names = SECTIONS.map(([name]) => name);
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { records, commands, models } = data;
+  const { table1, claims, commands, models } = data;
+  ridgeformer.methods = data.methods;
   const body = (name) => document.getElementById(`${name}-body`);
 
   /** Go to a section, so that the next Tab is in it; at once if the page has only just opened. */
@@ -41,13 +42,14 @@
     go(name);
   });
 
-  dom.append(document.getElementById("problem"), summary.problem(data.task, records.table1));
+  dom.append(document.getElementById("problem"), summary.problem(data));
   dom.append(
     body("table1"),
-    ridgeformer.table1(records.table1, modelOf, (name) => ridgeformer.explorer.open(name)),
+    ridgeformer.table1(table1, modelOf, (name) => ridgeformer.explorer.open(name)),
+    summary.definitions(data.methods, table1),
   );
-  dom.append(body("figures"), ridgeformer.figures(records, commands));
-  dom.append(body("claims"), records.claims ? summary.claims(records.claims) : ridgeformer.missing("claims", commands));
+  dom.append(body("figures"), ridgeformer.figures(data.figures, commands));
+  dom.append(body("claims"), claims ? summary.claims(claims) : ridgeformer.missing("claims", commands));
   dom.append(body("made"), summary.made(data));
   ridgeformer.startExplorer(body("explorer"), models);
   state.subscribe((now) => go(now.section));

@@ -2,7 +2,7 @@
 /* The words around the results: the problem and the numbers that matter, the claims, how it was made. */
 {
   const ridgeformer = (globalThis.ridgeformer ??= {});
-  const { dom, format, figureData } = ridgeformer;
+  const { dom, format } = ridgeformer;
   const { el } = dom;
   const HEADLINE_PRIOR = "uniform:5"; // the paper's main example
 
@@ -35,7 +35,7 @@
     const prior = format.prior(HEADLINE_PRIOR);
     const beside = [
       paper !== null && `the paper’s best, ${format.row(paper)}, has ${format.plain(paper.printed)}`,
-      limit !== null && `nothing can be below ${format.loss(limit)}`,
+      limit !== null && `the Bayes limit is ${format.loss(limit)}`,
     ]
       .filter(Boolean)
       .join("; ");
@@ -50,7 +50,7 @@
       best?.bayes_ratio &&
         fact(
           format.ratio(best.bayes_ratio),
-          "its loss over the Bayes limit: the best that anything can do that is not told σ.",
+          "its loss divided by the Bayes limit, the lowest average loss without being told σ.",
         ),
       judged > 0 &&
         fact(
@@ -61,34 +61,41 @@
   }
 
   const lead = (task) =>
-    `A transformer made only of linear attention reads ${task.context} examples of a hidden rule, y = ⟨w, x⟩ + noise, and predicts y at a new x. Every sequence has another w and another noise level σ. With each layer its prediction takes one more step of an optimiser that training invented: gradient descent with preconditioning, momentum, and a step size that adapts to the noise.`;
+    `A transformer made only of linear attention reads ${task.examples} examples of a hidden rule, y = ⟨w, x⟩ + noise, and predicts y at a new x. Every sequence has another w and another noise level σ, and nobody tells the model either. Its layers together are an optimiser that training has found: gradient descent with preconditioning, momentum, and a step size that adapts to the noise.`;
 
-  /** The result at a glance: loss against layers for the headline's prior. */
-  function picture(table) {
-    const series = figureData.layerSeries(table.entries, HEADLINE_PRIOR).filter((one) => !one.points);
-    if (!series.length) return null;
-    const chart = ridgeformer.lineChart({
-      title: `Loss against layers, σ ~ ${format.prior(HEADLINE_PRIOR)}`,
-      x: { label: "layers", whole: true },
-      y: { label: "adjusted loss", log: true },
-      series,
-      floor: figureData.floorOf(table.entries, HEADLINE_PRIOR),
-      height: 300,
-    });
+  /** One model, read out after each of its own layers; nothing if the record of read-outs is missing. */
+  function picture(figure) {
+    const chart = figure?.views[0].rows[0].panels[0];
+    if (!chart) return null;
     return el(
       "figure",
       { class: "panel" },
-      el("figcaption", {}, `Each layer is one more step, σ ~ ${format.prior(HEADLINE_PRIOR)}`),
-      chart,
+      el("figcaption", {}, chart.title),
+      ridgeformer.lineChart({ ...chart, height: 300 }),
+      el(
+        "p",
+        { class: "chart-note" },
+        "Each layer changes the answer; the loss need not fall at every one, since only the last answer is trained.",
+      ),
     );
   }
 
-  /**
-   * The problem and the result.
-   * @param {{dim: number, context: number}} task
-   * @param {object} table
-   */
-  function problem(task, table) {
+  /** What the baselines of the table are, by the sentences of their registry. */
+  function definitions(methods, table) {
+    const shown = Object.entries(methods).filter(
+      ([name, { summary }]) => summary && table.entries.some((entry) => entry.method === name),
+    );
+    return el(
+      "dl",
+      { class: "commands definitions" },
+      shown.map(([, { label, summary }]) => [el("dt", {}, label), el("dd", {}, summary)]),
+    );
+  }
+
+  const PAPER = "https://arxiv.org/abs/2402.14180";
+
+  /** The problem and the result. */
+  function problem({ task, table1, picture: figure, methods }) {
     return [
       el(
         "div",
@@ -100,20 +107,24 @@
           el("h1", { id: "problem-heading", tabindex: "-1" }, "Nobody tells it how noisy the data are"),
           el("p", { class: "lead" }, lead(task)),
         ),
-        picture(table),
+        picture(figure),
       ),
-      facts(table),
+      facts(table1),
       el(
         "p",
         { class: "explanation" },
-        `How good can it get? Ridge regression that is told σ is the best there is: the oracle. The adjusted loss is the loss above the oracle’s, so zero is perfect, and one half of the squared error, as in the paper. Without being told σ, no predictor can be below the Bayes limit, which averages ridge regressions over what the data say about σ. Here x and w have ${task.dim} dimensions.`,
+        `How good can a model be? The oracle is ridge regression that is told σ: on average over sequences nothing is better. The adjusted loss is the loss minus the oracle’s loss, so zero is perfect; a loss is half the squared error, as in the paper. Without being told σ, no predictor can be below the Bayes limit on average. Here x and w have ${task.dim} dimensions.`,
       ),
+      el("p", { class: "explanation" }, "Models are compared with these:"),
+      definitions(methods, table1),
       el(
         "p",
         { class: "explanation" },
-        "There are three kinds of model. FULL learns two whole matrices a layer. DIAG has four numbers a layer: how x and y move along x and y. GD++ has two of them, a preconditioner and a gradient step, and stays linear in y, so it cannot adapt. The paper is Vladymyrov, von Oswald, Sandler and Ge, ",
+        "There are three kinds of model. FULL learns two whole matrices for each layer. DIAG has four numbers for each layer: how x and y move along x and y. GD++ has two of them, a preconditioner and a gradient step; it is linear in y, so it cannot adapt to the noise. The paper is Vladymyrov, von Oswald, Sandler and Ge, ",
         el("cite", {}, "Linear Transformers are Versatile In-Context Learners"),
-        ", NeurIPS 2024 (arXiv 2402.14180).",
+        ", NeurIPS 2024 (",
+        el("a", { href: PAPER, rel: "noreferrer" }, "arXiv 2402.14180"),
+        ").",
       ),
     ];
   }
@@ -141,29 +152,18 @@
     );
   }
 
-  function measured({ table1, profiles, readouts, shift }) {
-    return [
-      `Table 1: ${format.count(table1.sequences)} fresh sequences for each prior, stream ${table1.seed}`,
-      profiles && `Profiles: ${format.count(profiles.sequences)} sequences at each noise level`,
-      readouts &&
-        `Read-outs: ${format.count(readouts.sequences)} sequences, ${format.count(readouts.level_sequences)} at each level, ${new Set(readouts.models.map((model) => model.seed)).size} seeds`,
-      shift && `Shifts: ${format.count(shift.sequences)} sequences each`,
-    ].filter(Boolean);
-  }
-
   /** Commands, version, sequences and seeds. */
-  function made({ version, records, commands, models }) {
+  function made({ version, missing, measured, commands, models }) {
     const steps = [
-      [commands.training, "trains every model from scratch; can be interrupted and goes on"],
+      [commands.training, "trains every model from scratch; after an interruption the same command goes on"],
       [commands.table1, "measures the models that come with the package on fresh sequences"],
       ["ridgeformer report", "draws the figures and writes this page from the records; it never trains"],
     ];
-    const absent = Object.keys(commands).filter((record) => !records[record]);
     return [
       el(
         "p",
         {},
-        `Everything here was measured by ridgeformer ${version}, but for what is called the paper’s. The page holds the weights of ${models.length} models and runs them itself; it loads nothing and sends nothing.`,
+        `Everything here was measured by ridgeformer ${version}, except what is called the paper’s. The page holds the weights of ${models.length} models and runs them itself; it loads nothing and sends nothing.`,
       ),
       el(
         "dl",
@@ -173,11 +173,11 @@
       el(
         "ul",
         { class: "measured" },
-        measured(records).map((line) => el("li", {}, `${line}.`)),
+        measured.map((line) => el("li", {}, line)),
       ),
-      absent.map((record) => ridgeformer.missing(record, commands)),
+      missing.map((record) => ridgeformer.missing(record, commands)),
     ];
   }
 
-  ridgeformer.summary = { headline, problem, claims, made };
+  ridgeformer.summary = { problem, definitions, claims, made };
 }

@@ -4,8 +4,6 @@
   const ridgeformer = (globalThis.ridgeformer ??= {});
   const { dom, format, state } = ridgeformer;
   const { el } = dom;
-  const ORDER = Object.keys(format.METHODS);
-  const PAPER_LAYERS = 7;
   const NO_PAPER = "–";
 
   /** What a cell can show: its number for sorting, and its text. */
@@ -26,20 +24,11 @@
 
   const rowKey = (e) => `${e.method}/${e.layers ?? ""}/${e.heads ?? 1}`;
 
-  /** Whether a model is larger than those of the paper's table. */
-  const beyondPaper = ({ layers, heads }) => layers > PAPER_LAYERS || heads > 1;
-
   function compareRows(a, b) {
-    const rank = (row) => [row.layers === null ? 1 : 0, row.heads ?? 1, row.layers ?? 0, ORDER.indexOf(row.method)];
+    const rank = (row) => [row.layers === null ? 1 : 0, row.heads ?? 1, row.layers ?? 0, Object.keys(ridgeformer.methods).indexOf(row.method)];
     const [left, right] = [rank(a), rank(b)];
     const place = left.findIndex((value, k) => value !== right[k]);
     return place < 0 ? 0 : left[place] - right[place];
-  }
-
-  function compareNoise(a, b) {
-    const rank = (noise) => [noise.startsWith("uniform") ? 0 : 1, format.support(noise).at(-1)?.[1] ?? 0];
-    const [left, right] = [rank(a), rank(b)];
-    return left[0] - right[0] || left[1] - right[1] || (a < b ? -1 : 1);
   }
 
   /** The table's rows and columns in the paper's order. */
@@ -55,11 +44,11 @@
       row.cells.set(entry.noise, entry);
       rows.set(rowKey(entry), row);
     }
-    const columns = [...new Set(entries.map((entry) => entry.noise))].sort(compareNoise);
+    const columns = [...new Set(entries.map((entry) => entry.noise))].sort(ridgeformer.baselines.comparePriors);
     return { rows: [...rows.values()].sort(compareRows), columns };
   }
 
-  /** The best number of each column but for the Bayes limit, in the view shown. */
+  /** The best number of each column except the Bayes limit, in the view shown. */
   function bestOf(rows, columns, view) {
     const best = new Map();
     for (const noise of columns) {
@@ -102,7 +91,7 @@
     let focus = [0, 0]; // row and column of the grid that the Tab key reaches; row 0 holds the headers
     const grid = el("table", { class: "table1", role: "grid", id: "table1-grid", "aria-describedby": "table1-help" });
     const readout = el("p", { class: "readout", id: "table1-readout" });
-    const prompt = "Point at a number, or move to it with the arrow keys, and what is known of it stands here.";
+    const prompt = "Point at a number, or move to it with the arrow keys, to read here what is known about it.";
 
     function sorted() {
       if (sortBy === null) return rows;
@@ -187,7 +176,7 @@
       return el(
         "tr",
         { class: group ? "group" : null },
-        el("th", { scope: "row" }, format.row(row), ours && el("span", { class: "tag" }, "ours")),
+        el("th", { scope: "row", title: ridgeformer.methods[row.method]?.summary }, format.row(row), ours && el("span", { class: "tag" }, "ours")),
         columns.map((noise) => cell(row, noise, best)),
       );
     }
@@ -298,7 +287,7 @@
       el(
         "p",
         { class: "quiet", id: "table1-help" },
-        "Headers sort, numbers open their model in the explorer, bold is the best of a column but for the Bayes limit.",
+        "A header sorts the table. A number opens its model in the explorer. Bold is the best number of a column, the Bayes limit aside.",
       ),
       el("div", { class: "scroll table-frame" }, grid),
       readout,
@@ -306,5 +295,4 @@
   }
 
   ridgeformer.table1 = table1;
-  ridgeformer.tableParts = { arrange, compareNoise, beyondPaper, PAPER_LAYERS };
 }

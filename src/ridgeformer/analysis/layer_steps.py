@@ -1,0 +1,128 @@
+"""What each layer does to the weights, in the words of the theory: step, rescaling, momentum, against the noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.analysis.noise_bands import Sample, median_of
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import check_model
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import instance
+from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
+from ridgeformer.theory.momentum import momentum_layers
+from ridgeformer.theory.numerics import times
+from ridgeformer.theory.step_size import effective_step_size
+
+
+@dataclass(frozen=True)
+class StepBand:
+    """One layer in one band of noise: medians over its contexts."""
+
+    layer: int
+    """Counted from 1."""
+    band: str
+    step: float
+    """η of the nearest multiple of steepest descent; times n, so that 1 is about a full step."""
+    alignment: float
+    """Cosine of the layer's step with steepest descent."""
+    rescaling: float
+    """1 + δ: what the layer multiplies w by."""
+    scatter: float
+    """tr Σ^l / (n d) in front of the layer: what is left of the features, 1 at the start."""
+    energy: float
+    """λ^l / n in front of the layer: what is left of the targets, d + σ² at the start."""
+
+
+@dataclass(frozen=True)
+class MomentumTerms:
+    """Sizes of the terms of Lemma 4.4 in one layer: medians over contexts of the norm, over that of w'.
+
+    u' = u − Λ u + Γ g ,  w' = w + s w − Π g − Φ u.
+    """
+
+    layer: int
+    decay: float
+    """Λ u, over the size of u'."""
+    gathered: float
+    """Γ g, over the size of u'."""
+    rescaling: float
+    """s w."""
+    gradient: float
+    """Π g."""
+    momentum: float
+    """Φ u."""
+
+
+def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
+    """Steps, rescaling and what they act on, of every layer and band of noise.
+
+    Parameters
+    ----------
+    model: of any kind.
+    sample: contexts of its dimension.
+
+    Returns one record for each layer and band. Raises `InputError` if model and sample do not fit.
+
+    >>> import ridgeformer as rf
+    >>> steps = step_sizes(rf.LinearTransformer.init("diag", layers=3, dim=3), Sample.draw(rf.Task(3, 8), 100))
+    >>> len(steps), steps[0].alignment
+    (15, 1.0)
+    """
+    n, dim = instance("sample", sample, Sample).task.examples, sample.task.dim
+    model, context = check_model(model, dim).astype(np.float64), sample.context
+    P, Q = model.attention_matrices()
+    states = implicit_models(model, context)
+    steps = []
+    for layer, size in enumerate(effective_step_size(model, context)):
+        with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
+            statistics = states[layer].statistics(context)
+            rescaling = 1 + layer_blocks(P[layer], Q[layer], statistics).delta
+            scatter = np.trace(statistics.scatter, axis1=1, axis2=2) / (n * dim)
+        arrays = size.step * n, size.alignment, rescaling, scatter, size.energy / n
+        steps += [
+            StepBand(layer + 1, band.label, *(median_of(array[band.members]) for array in arrays))
+            for band in sample.bands
+        ]
+    return tuple(steps)
+
+
+def momentum_terms(model: LinearTransformer, context: Context) -> tuple[MomentumTerms, ...]:
+    """How large the terms of Lemma 4.4 are in every layer.
+
+    Parameters
+    ----------
+    model: a diag or gdpp model.
+    context: a batch of contexts of its dimension.
+
+    Returns one record a layer. Raises `InputError` for full models, for which the lemma says nothing.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(50, seed=0).context
+    >>> momentum_terms(rf.LinearTransformer.init("diag", layers=2, dim=3), context)[0].momentum
+    0.0
+    """
+    layers = momentum_layers(model, context)
+    states = implicit_models(model, context)
+    terms = []
+    for number, (layer, before, after) in enumerate(zip(layers, states[:-1], states[1:], strict=True), 1):
+        with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
+            of_u = times(layer.Lambda, before.u), times(layer.Gamma, layer.descent)
+            of_w = layer.s[:, None] * before.w, times(layer.Pi, layer.descent), times(layer.Phi, before.u)
+        shares = [_ratio(term, after.u) for term in of_u] + [_ratio(term, after.w) for term in of_w]
+        terms.append(MomentumTerms(number, *shares))
+    return tuple(terms)
+
+
+def _ratio(term: Array, whole: Array) -> float:
+    part, size = _size(term), _size(whole)
+    return part / size if size != 0 else 0.0  # NaN, where a model explodes, stays NaN
+
+
+def _size(vectors: Array) -> float:
+    """Root of the median square over contexts: a mean would show only those that explode."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sqrt(median_of((vectors**2).sum(axis=1))))

@@ -1,0 +1,200 @@
+"""Fitting a model to a fixed pool of contexts: a diagonal one in whatever few numbers it is written, or a full one.
+
+A form θ ↦ ω(θ) may leave ω out, tie them to each other or let them grow from layer to layer. The loss and its gradient
+in ω come from the kernels; the chain rule takes them to θ; L-BFGS does the rest. With the predictions of a full model
+as targets, the same fit finds the diagonal model that best stands in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.analysis.diagonal import DiagonalFit, inert, model_from_omega, natural_units
+from ridgeformer.analysis.noise_bands import Measured, Sample, median_of, typical
+from ridgeformer.core.context import Context
+from ridgeformer.core.forward import context_weights
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
+from ridgeformer.core.task import Task
+from ridgeformer.training.pool_stage import pool_function
+from ridgeformer.training.pools import Pool, stretched_pool
+from ridgeformer.training.quasi_newton import Function, QuasiNewton
+
+Form = Callable[[Array], Array]
+"""θ (k,) ↦ ω (layers, 4)."""
+
+CONTEXTS = 8192
+"""Of a pool, unless told, up to d = 10: a fit of four layers takes a second. Fewer in more dimensions."""
+_FEWEST = 1024
+_STRETCH = 1.3
+"""Half of the pool has its targets larger by this: with it, refitted models have lighter tails than trained ones."""
+_SATURATION = 1.0  # of the first descent, which may start where the model explodes; losses of good models are below it
+_CALMED, _TRIES = 0.8, 20  # share of its parameters that an exploding start keeps, down to 0.8^20 = 1 %
+_DIFFERENCE = 1e-6  # relative step of central differences of ω(θ), whose error is its square
+_STAND_IN_ITERATIONS = 300  # of the fit of a stand-in: far from a minimum at the start
+
+
+class Tuner:
+    """A pool of contexts of a task, to fit constants on."""
+
+    def __init__(self, task: Task, contexts: int | None = None, seed: int = 0, threads: int | None = None) -> None:
+        """``contexts``: size of the pool, by default `CONTEXTS`, or as many as take as much memory."""
+        self.dim, self._examples = task.dim, task.examples
+        self._pool: Pool = stretched_pool(task, contexts or _affordable(task.dim), _STRETCH, seed, 0)
+        self._threads = threads
+
+    def towards(self, model: LinearTransformer) -> Tuner:
+        """The same contexts, to come near to what ``model`` says of them; without those on which it explodes."""
+        contexts, importance = self._pool
+        aims = context_weights(model.astype(np.float64), Context(contexts.gram, self._examples))
+        with np.errstate(over="ignore", invalid="ignore"):
+            calm = typical(np.nan_to_num((aims**2).sum(axis=1), nan=np.inf))
+        if not calm.any():  # nothing to come near to
+            return self
+        other = copy(self)
+        other._pool = Pool(GramDraw(*(a[calm] for a in contexts._replace(oracle=aims))), importance[calm])
+        return other
+
+    def fit(self, form: Form, start: Array, iterations: int = 150) -> tuple[Array, float]:
+        """(θ, mean loss on the pool) of the best θ that L-BFGS finds from ``start``."""
+        theta = np.asarray(start, np.float64)
+        value = float("inf")
+        for saturation in (_SATURATION, 0.0):
+            theta, value = _descend(self._function(form, theta, saturation), theta, iterations)
+        return theta, value
+
+    def fit_omega(self, omega: Array, free: Array, units: Array, iterations: int = 150) -> tuple[Array, float]:
+        """(ω, mean loss) with the ω (layers, 4) marked in ``free`` refitted and all others zero.
+
+        ``units`` (4,): the natural size of each ω, in which they are alike.
+        """
+        theta, loss = self.fit(masked_form(free, units), (omega / units)[free], iterations)
+        return masked_form(free, units)(theta), loss
+
+    def fit_entries(self, model: LinearTransformer, free: Array, iterations: int = 40) -> LinearTransformer:
+        """``model`` with those of its parameters refitted that are marked in ``free`` (size,), in its own precision.
+
+        A full model of seven layers has two thousand numbers, the pool ten times as many targets as contexts: 40
+        iterations from a trained model cost a few per cent on fresh sequences, which the control shows too.
+        """
+        vector = model.flatten().astype(np.float64)
+        for saturation in (_SATURATION, 0.0):
+            on_pool = pool_function(model, self._pool, saturation, self._threads)
+
+            def function(vector: Array, on_pool: Function = on_pool) -> tuple[float, Array]:
+                value, gradient = on_pool(vector)
+                return value, np.where(free, gradient, 0.0)
+
+            vector, _ = _descend(function, vector, iterations)
+        return model.unflatten(vector)
+
+    def _function(self, form: Form, theta: Array, saturation: float) -> Function:
+        template = model_from_omega(form(theta), self.dim)
+        fixed = template.parameters["p"].ravel()
+        on_pool = pool_function(template, self._pool, saturation, self._threads)
+
+        def function(theta: Array) -> tuple[float, Array]:
+            omega, slopes = form(theta).ravel(), jacobian(form, theta)
+            if not np.isfinite(omega).all():
+                return float("inf"), np.zeros_like(theta)
+            value, gradient = on_pool(np.concatenate([fixed, omega]))
+            return value, gradient[len(fixed) :] @ slopes
+
+        return function
+
+
+def _descend(function: Function, vector: Array, iterations: int) -> tuple[Array, float]:
+    """(parameters, mean loss) after L-BFGS from ``vector``.
+
+    A model that explodes even in the mean of logarithms has no gradient. It is drawn towards zero until it has.
+    """
+    state = QuasiNewton.start(function, vector)
+    for _ in range(_TRIES):
+        if np.isfinite(state.value):
+            break
+        vector = _CALMED * vector
+        state = QuasiNewton.start(function, vector)
+    for _ in range(iterations):
+        if state.converged:
+            break
+        state, vector, _ = state.iterate(function, vector)
+    return vector, float(np.exp(state.value))
+
+
+def _affordable(dim: int) -> int:
+    """Contexts whose Gram matrices take as much memory as `CONTEXTS` of them at d = 10."""
+    return max(min(CONTEXTS, _FEWEST), min(CONTEXTS, CONTEXTS * 11**2 // (dim + 1) ** 2))
+
+
+def masked_form(free: Array, units: Array) -> Form:
+    """θ in natural units ↦ ω with θ in the places of ``free`` (layers, 4) and zero elsewhere."""
+
+    def form(theta: Array) -> Array:
+        omega = np.zeros(free.shape)
+        omega[free] = theta
+        return omega * units
+
+    return form
+
+
+def jacobian(form: Form, theta: Array) -> Array:
+    """∂ω/∂θ, (4 · layers, k), by central differences."""
+    columns = []
+    for place, value in enumerate(theta):
+        step = np.zeros_like(theta)
+        step[place] = _DIFFERENCE * max(abs(value), 1e-3)
+        columns.append((form(theta + step) - form(theta - step)).ravel() / (2 * step[place]))
+    return np.stack(columns, axis=-1)
+
+
+@dataclass(frozen=True)
+class DiagonalModel:
+    """The nearest diagonal model of a full one, held against it: as projected, and with its ω fitted."""
+
+    function_share: float
+    """1 − Σ‖ŵ − ŵ_diag‖² / Σ‖ŵ‖² over typical contexts, the share of the predictions it explains; may be negative."""
+    median_gap: float
+    """Median of ‖ŵ − ŵ_diag‖² / ‖ŵ‖²."""
+    projected: Measured
+    """Losses of the projection."""
+    fitted: Measured
+    """Losses after its ω are fitted to the predictions of the full model."""
+    omega: Array
+    """(layers, 4) after fitting."""
+    fitted_share: float
+    """As ``function_share``, after fitting."""
+
+
+def diagonal_model(
+    model: LinearTransformer, fit: DiagonalFit, sample: Sample, weights: Array, tuner: Tuner
+) -> DiagonalModel:
+    """Measure the projection ``fit`` of ``model``, which predicts ``weights`` (batch, d), and what is nearest to it.
+
+    Nearest in the mean of ‖ŵ − ŵ_diag‖² over the contexts of ``tuner``, from where the projection leads.
+    """
+    dim, layers = sample.task.dim, len(fit.omega)
+    units = natural_units(sample.task)
+    omega, _ = tuner.towards(model).fit_omega(fit.omega, ~inert(layers), units, _STAND_IN_ITERATIONS)
+    projected, fitted = (sample.layer_weights(model_from_omega(each, dim))[-1] for each in (fit.omega, omega))
+    with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the median
+        gaps = ((weights - projected) ** 2).sum(axis=1) / np.maximum((weights**2).sum(axis=1), np.finfo(float).tiny)
+    return DiagonalModel(
+        function_share=_share(sample, weights, projected),
+        median_gap=median_of(gaps),
+        projected=Measured.of(projected, sample),
+        fitted=Measured.of(fitted, sample),
+        omega=omega,
+        fitted_share=_share(sample, weights, fitted),
+    )
+
+
+def _share(sample: Sample, weights: Array, other: Array) -> float:
+    """Over the contexts on which neither explodes."""
+    calm = typical(sample.losses(weights)) & typical(sample.losses(other))
+    total = float((weights[calm] ** 2).sum())
+    return 1 - float(((weights - other)[calm] ** 2).sum()) / total if total > 0 else float("nan")

@@ -1,0 +1,81 @@
+"""All baselines with what tables, legends and the shell need to know of them; add yours here or from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ridgeformer.baselines.bayes import Bayes
+from ridgeformer.baselines.iterative import IterativeAdaRR
+from ridgeformer.baselines.ridge import OLS, AdaRR, ConstRR, Oracle, TunedRR
+from ridgeformer.core.predictor import Predictor
+from ridgeformer.core.registry import BLACK, ORANGE, PURPLE, SKY, Look, Registry
+from ridgeformer.core.task import Task
+
+_GREY = Look("#777777")  # for what no figure of ours shows
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One entry of `BASELINES`."""
+
+    name: str
+    """In files and on the shell."""
+    label: str
+    """In tables and legends."""
+    make: Callable[[Task], Predictor]
+    """The baseline for a task, tuned to it if it has anything to tune."""
+    summary: str
+    """What it does, in one sentence."""
+    look: Look = _GREY
+    in_table1: bool = False
+    """Whether the paper's Table 1 has it."""
+    limit: bool = False
+    """Whether no predictor can be better on average."""
+
+
+BASELINES: Registry[Baseline] = Registry("baseline")
+"""By name, in the order in which tables list them."""
+for _baseline in (
+    Baseline("ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty."),
+    Baseline(
+        "constrr",
+        "ConstRR",
+        ConstRR.tuned,
+        "Ridge regression with one penalty for every sequence, the best one for the noise prior.",
+        Look(PURPLE, (1, 1.2), width=1.4),
+        in_table1=True,
+    ),
+    Baseline(
+        "adarr",
+        "AdaRR",
+        lambda task: AdaRR(),
+        "Ridge regression whose penalty is the noise variance estimated from the residuals of least squares.",
+        Look(ORANGE, (6, 1.5, 1, 1.5, 1, 1.5), width=1.0),
+        in_table1=True,
+    ),
+    Baseline(
+        "tunedrr",
+        "TunedRR",
+        TunedRR.tuned,
+        "AdaRR with its estimate scaled and capped, by the two numbers that are best for the noise prior.",
+        Look(SKY, (2, 1), width=1.4),
+        in_table1=True,
+    ),
+    Baseline(
+        "iterative",
+        "IterativeAdaRR",
+        lambda task: IterativeAdaRR(),
+        "AdaRR with each of its two regressions replaced by 100 steps of gradient descent.",
+    ),
+    Baseline(
+        "bayes",
+        "Bayes limit",
+        lambda task: Bayes(task.prior),
+        "The mean of w given the data and the noise prior: no predictor that is not told σ is better on average.",
+        Look(BLACK, width=0.9),
+        limit=True,
+    ),
+    Baseline("oracle", "Oracle", lambda task: Oracle(), "Ridge regression that is told σ: its adjusted loss is zero."),
+):
+    BASELINES.add(_baseline)

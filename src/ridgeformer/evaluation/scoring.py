@@ -1,0 +1,167 @@
+"""Losses of a predictor on sequences whose w, σ and oracle are known.
+
+A linear predictor is scored by its weights: over queries x ~ N(0, I), ½(<ŵ, x> − <w*, x>)² averages to ½‖ŵ − w*‖², so
+no query is drawn. A general predictor is scored on queries, against the oracle on the same ones: ½(ŷ − <w*, x>)². Given
+the data w has mean w*, so that is in expectation the loss ½(ŷ − <w, x>)² minus the oracle's, whatever ŷ is.
+
+**The same sequences for both.** Gram matrices are drawn without rows, and a general predictor needs rows. Gaussian rows
+(x, ξ/σ) are Z = U R with U uniform over matrices of orthonormal columns (Haar) and independent of R: given the Gram
+matrix B Bᵀ of the tokens, U Bᵀ with such a U is distributed as the tokens are. So a predictor is compared on the same
+contexts, whether it is linear or not, and whoever else is compared.
+
+**Few queries suffice.** They come in groups of d with orthogonal directions, each exactly N(0, I). For a linear
+predictor the mean of ½<u, x>² over a group then has the variance 6/(d(d + 2)) of its square, where independent queries
+have 2/d; with `_QUERIES` of them that adds a few percent to a standard error, which comes from sequences, not queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.backend import engine
+from ridgeformer.core.context import Context
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.predictor import GeneralPredictor, Informed, LinearPredictor, Predictor
+from ridgeformer.core.random import Purpose, query_rng
+from ridgeformer.core.task import CHUNK, ContextDraw, Task
+from ridgeformer.core.validation import InputError
+
+LARGEST_LOSS = 1e38
+"""A loss beyond it counts as not finite, in whatever way it was computed: float32 overflows there."""
+_QUERIES = 20  # at least, for a general predictor
+_NUMBERS = 8_000_000  # of tokens in memory at a time: 64 MB
+
+
+def countable(losses: Array) -> Array:
+    """Losses in float64, infinite where they are NaN or beyond `LARGEST_LOSS`."""
+    losses = losses.astype(np.float64, copy=False)
+    return np.where(losses <= LARGEST_LOSS, losses, np.inf)
+
+
+def half_square(weights: Array, aim: Array, metric: Array | None = None) -> Array:
+    """½ Σ_j c_j (ŵ_j − aim_j)² of every sequence, (batch,).
+
+    The expectation of ½(<ŵ, x> − <aim, x>)² over queries x whose coordinates are independent with variances
+    ``metric`` = c (d,), by default 1.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (weights.astype(np.float64) - aim) ** 2
+        return countable(0.5 * (squares if metric is None else squares * metric).sum(axis=-1))
+
+
+def adjusted_losses(predictor: LinearPredictor, context: Context, oracle: Array) -> Array:
+    """½‖ŵ − w*‖² of every sequence, (batch,), in float64."""
+    return half_square(_checked(predictor.weights(context), oracle), oracle)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Tokens and queries of some sequences of a draw."""
+
+    rows: slice
+    X: Array  # (rows, n, d)
+    y: Array  # (rows, n)
+    queries: Array  # (rows, m, d)
+
+
+Probes = Callable[[], Iterator[Probe]]
+"""Makes the tokens and queries of a draw, a few sequences at a time; the same ones at every call."""
+
+
+def score(predictor: Predictor, draw: ContextDraw, probes: Probes, metric: Array | None = None) -> tuple[Array, Array]:
+    """(adjusted losses, losses) of every sequence, (batch,) each; ``metric`` as in `half_square`."""
+    if isinstance(predictor, Informed):
+        weights = predictor.weights_from_draw(draw)
+    elif isinstance(predictor, LinearPredictor):
+        weights = predictor.weights(draw.context)
+    else:
+        return _general_losses(predictor, draw, probes)
+    weights = _checked(weights, draw.oracle)
+    return half_square(weights, draw.oracle, metric), half_square(weights, draw.weights, metric)
+
+
+def _checked(weights: Any, aim: Array) -> Array:
+    weights = np.asarray(weights)
+    if weights.shape != aim.shape:
+        raise InputError(f"A predictor must give weights of shape {aim.shape}, not {weights.shape}.")
+    return weights
+
+
+def _general_losses(predictor: GeneralPredictor, draw: ContextDraw, probes: Probes) -> tuple[Array, Array]:
+    """Means over queries of ½(ŷ − <w*, x>)² and ½(ŷ − <w, x>)²."""
+    losses = np.empty((2, len(draw.sigma)))
+    for probe in probes():
+        predictions = np.asarray(predictor.predict(probe.X, probe.y, probe.queries), np.float64)
+        for row, aim in zip(losses, (draw.oracle, draw.weights), strict=True):
+            target = np.einsum("bmd,bd->bm", probe.queries, aim[probe.rows])
+            with np.errstate(over="ignore", invalid="ignore"):
+                row[probe.rows] = (0.5 * (predictions - target) ** 2).mean(axis=1)
+    adjusted, plain = countable(losses)
+    return adjusted, plain
+
+
+def probes_of(draw: ContextDraw, task: Task, seed: int, step: int, purpose: Purpose = Purpose.EVALUATE) -> Probes:
+    """Tokens behind the contexts that ``task`` drew under this name, and queries."""
+
+    def make() -> Iterator[Probe]:
+        rng = query_rng(seed, purpose, step)
+        drawn = None if task.gram_drawable else task.draw_tokens(len(draw.sigma), seed=seed, step=step, purpose=purpose)
+        for rows in pieces(len(draw.sigma), task):
+            if drawn is not None:
+                X, y = drawn.X[rows], drawn.y[rows]
+            else:
+                tokens = _tokens_behind(draw.context.gram[rows], task.examples, rng)
+                X, y = tokens[..., :-1], tokens[..., -1]
+            yield Probe(rows, X, y, draw_queries(rng, len(X), task.dim))
+
+    return make
+
+
+def pieces(batch: int, task: Task) -> Iterator[slice]:
+    """A batch in parts whose tokens fit in memory."""
+    count = max(1, _NUMBERS // (task.examples * task.dim))
+    return (slice(start, min(start + count, batch)) for start in range(0, batch, count))
+
+
+def draw_queries(rng: np.random.Generator, batch: int, dim: int) -> Array:
+    """(batch, m, d) queries, each N(0, I), in groups of d with orthogonal directions."""
+    groups = math.ceil(_QUERIES / dim)
+    directions = _haar(rng, (batch, groups, dim, dim))
+    lengths = np.sqrt(rng.chisquare(dim, (batch, groups, dim, 1)))
+    return (directions * lengths).reshape(batch, groups * dim, dim)
+
+
+def _haar(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Matrices with orthonormal columns, uniform over all of them: the Q of a Gaussian matrix, once R has a positive
+    diagonal."""
+    orthogonal, triangular = np.linalg.qr(rng.standard_normal(shape))
+    return orthogonal * np.sign(np.diagonal(triangular, axis1=-2, axis2=-1))[..., None, :]
+
+
+def _tokens_behind(gram: Array, examples: int, rng: np.random.Generator) -> Array:
+    """(batch, n, p) tokens with these Gram matrices, distributed as Gaussian ones are given them; for n ≥ p."""
+    gram = gram.astype(np.float64)
+    factor = np.zeros_like(gram)
+    factor[:, :-1, :-1] = np.linalg.cholesky(gram[:, :-1, :-1])
+    factor[:, -1, :-1] = np.linalg.solve(factor[:, :-1, :-1], gram[:, :-1, -1:])[..., 0]
+    residual = gram[:, -1, -1] - (factor[:, -1, :-1] ** 2).sum(axis=1)  # zero without noise, up to rounding
+    factor[:, -1, -1] = np.sqrt(np.maximum(residual, 0.0))
+    return _haar(rng, (len(gram), examples, gram.shape[1])) @ factor.transpose(0, 2, 1)
+
+
+def loss_chunks(model: LinearTransformer, task: Task, sequences: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """(adjusted losses, losses) of a model on the sequences of `Task.chunks`, drawn in its precision.
+
+    For tasks whose Gram matrices can be drawn; the sequences are the same to rounding, and never leave the processor's
+    cache.
+    """
+    for step, start in enumerate(range(0, sequences, CHUNK)):
+        source = task.source(min(CHUNK, sequences - start), seed=seed, step=step, purpose=Purpose.EVALUATE)
+        adjusted, losses = countable(engine().losses(model.compiled(), task.dim, source))
+        yield adjusted, losses

@@ -1,0 +1,446 @@
+"""Specifications drawn with Matplotlib and written to files; nothing else in the package needs Matplotlib.
+
+Colours that colour-blind readers can tell apart, lines that differ in grey as well, files that are the same bytes for
+the same figure.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, Normalize, SymLogNorm
+from matplotlib.figure import Figure as Picture
+from matplotlib.image import AxesImage
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from ridgeformer.core.notation import Array
+from ridgeformer.core.registry import Look
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import InputError, one_of
+from ridgeformer.plots.figures import FIGURES
+from ridgeformer.plots.specification import Axis, Chart, Comparison, Figure, HeatMap, Panel, Row, Series
+from ridgeformer.reproduction.results import MissingRecordError, Results
+
+FORMATS = ("svg", "png", "pdf")
+_ORDERED = "cividis"  # for things in order, such as layers: lightness grows evenly, for all kinds of sight
+_DIVERGING = "PuOr"  # for signed entries and for ratios; what grey cannot show is written into the cells
+_RC = {
+    "font.size": 7.0,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.5,
+    "axes.linewidth": 0.6,
+    "axes.titlepad": 3.0,
+    "axes.labelpad": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 0.0,
+    "ytick.minor.size": 1.5,
+    "xtick.major.pad": 2.0,
+    "ytick.major.pad": 2.0,
+    "legend.frameon": False,
+    "legend.fontsize": 7.0,
+    "legend.handlelength": 2.4,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.2,
+    "hatch.linewidth": 0.4,
+    "svg.hashsalt": "ridgeformer",  # so that the same figure is the same file
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType: text in a PDF can be searched, and journals accept it
+}
+# What would differ from one run to the next is left out.
+_METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+_DPI = 200  # of PNG files: sharp on a page of 7.2 inches
+_LARGEST = 1e30  # that an axis can hold beside others
+_TICKS = ((0.7, (1, 1.5, 2, 3, 4, 5, 6, 8)), (1.6, (1, 2, 5)), (2.3, (1, 3)), (math.inf, (1,)))
+"""Decades of a logarithmic axis, and what is labelled in each if there are fewer."""
+_PLAIN_DECADES = 6  # up to which labels are 0.01 rather than a power of ten
+_MOST_TICKS = 16  # at whole numbers
+_MOST_KEYS = 6  # of a legend beside each other
+_LINEAR_SHARE = 1 / 30  # of the largest entry of a heat map, up to which colours grow linearly
+_RATIO_TICKS = (0.7, 0.8, 1, 1.2, 1.5, 2, 3, 4)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of one figure."""
+
+    name: str
+    paths: tuple[Path, ...]
+    """Empty if it could not be drawn."""
+    notes: tuple[str, ...]
+    """What it lacks, and what makes it."""
+
+
+def draw_all(
+    results: Results,
+    out: Path,
+    formats: Sequence[str] = FORMATS,
+    names: Sequence[str] | None = None,
+    on_figure: Callable[[str], None] = lambda name: None,
+) -> tuple[Written, ...]:
+    """Draw figures and write each as ``figure-NAME`` in every format; ``on_figure(name)`` is called before each.
+
+    All of them unless ``names`` are given. Of all, those whose record is missing are passed over with a note; one that
+    was asked for by name is an error, as is a record that is damaged, or a folder with nothing to draw.
+    """
+    entries = [FIGURES.find(name) for name in (FIGURES if names is None else dict.fromkeys(names))]
+    for suffix in formats:
+        one_of("format", suffix, FORMATS)
+    if not formats or not entries:
+        raise InputError(f"Name at least one format, {' or '.join(FORMATS)}, and one figure.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as failed:
+        raise InputError(f"Cannot write {out}: {failed.strerror or failed}.") from failed
+    written, missing = [], None
+    for entry in entries:
+        on_figure(entry.name)
+        try:
+            figure = entry.build(results)
+        except MissingRecordError as absent:
+            if names is not None:
+                raise
+            missing = missing or absent
+            written.append(Written(entry.name, (), (str(absent),)))
+            continue
+        paths = save_figure(figure, out, f"figure-{entry.name}", formats)
+        written.append(Written(entry.name, paths, figure.notes))
+    if missing is not None and not any(one.paths for one in written):
+        raise missing
+    return tuple(written)
+
+
+def save_figure(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("svg", "png")) -> tuple[Path, ...]:
+    """Draw a figure and write it in each of the formats, whole or not at all; the same figure gives the same bytes."""
+    paths = tuple(folder / f"{name}.{one_of('format', suffix, FORMATS)}" for suffix in formats)
+    picture = render(figure)
+    engine = picture.get_layout_engine()
+    if engine is not None:  # once for all formats: it takes most of the time
+        engine.execute(picture)
+        picture.set_layout_engine("none")
+    with mpl.rc_context(_RC):
+        for path, suffix in zip(paths, formats, strict=True):
+            data = io.BytesIO()
+            picture.savefig(data, format=suffix, metadata=_METADATA[suffix], dpi=_DPI)
+            write_whole(path, data.getvalue())
+    return paths
+
+
+# --- a figure --------------------------------------------------------------------------------------------------------
+
+
+def render(figure: Figure) -> Picture:
+    """A figure, drawn: views beside each other if each is one panel, below each other otherwise."""
+    lines = _lines(figure)
+    columns = math.lcm(*(width for width, _, _ in lines))
+    with mpl.rc_context(_RC):
+        layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+        picture = Picture(figsize=figure.size, layout=layout)
+        FigureCanvasAgg(picture)
+        grid = picture.add_gridspec(len(lines), columns)
+        image = None
+        for at, (width, title, panels) in enumerate(lines):
+            same_titles = at > 0 and _all("title", panels) == _all("title", lines[at - 1][2])
+            same_x = at + 1 < len(lines) and _all("x", panels) == _all("x", lines[at + 1][2])
+            span = columns // width
+            for place, panel in enumerate(panels):
+                axes = picture.add_subplot(grid[at, span * place : span * (place + 1)])
+                axes.set_title("" if same_titles else _literal(panel.title))
+                if isinstance(panel, HeatMap):
+                    image = _heat_map(axes, panel)
+                elif isinstance(panel, Comparison):
+                    axes.set_title("")
+                    _comparison(axes, panel)
+                else:
+                    _chart(axes, panel)
+                    _outer_labels(axes, panel, panels[:place], title, same_x)
+                    if not figure.legend and any(one.name for one in panel.series):
+                        axes.legend(handles=_handles(panel.series), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        if image is not None:
+            _colour_bar(picture, image, next(p for p in figure.panels if isinstance(p, HeatMap)))
+            if figure.single:
+                picture.suptitle(_literal(figure.views[0].name), fontsize=8)
+        if figure.legend:
+            _legend_below(picture, _handles(figure.legend))
+    return picture
+
+
+def _lines(figure: Figure) -> list[tuple[int, str, Sequence[Panel]]]:
+    """Panels line by line, each with the number of panels that its line has room for and what it is called."""
+    views = figure.views[:1] if figure.single else figure.views
+    if all(len(view.rows) == 1 and len(view.rows[0].panels) == 1 for view in views):
+        panels = tuple(view.rows[0].panels[0] for view in views)
+        return [(len(panels), "", panels)]
+    several = len(views) > 1
+    rows: Iterator[tuple[str, Row]] = (
+        (view.name if several else row.title, row) for view in views for row in view.rows
+    )
+    lines: list[tuple[int, str, Sequence[Panel]]] = []
+    for title, row in rows:
+        width = row.columns or len(row.panels)
+        lines += [(width, title, row.panels[at : at + width]) for at in range(0, len(row.panels), width)]
+    return lines
+
+
+def _all(name: str, panels: Sequence[Panel]) -> list[Any]:
+    """Titles or x axes of a line: where the next line has the same, one of them says it."""
+    return [getattr(panel, name, None) for panel in panels]
+
+
+def _outer_labels(axes: Axes, chart: Chart, left: Sequence[Panel], title: str, said_below: bool) -> None:
+    """Labels at the left and at the bottom only, and numbers at the left only where panels share their y axis."""
+    if said_below:
+        axes.tick_params(labelbottom=False)
+    else:
+        axes.set_xlabel(chart.x.label)
+    if not left:
+        axes.set_ylabel(f"{title}\n{chart.y.label}" if title else chart.y.label)
+    elif isinstance(left[-1], Chart) and chart.y.limits and left[-1].y.limits == chart.y.limits:
+        axes.tick_params(labelleft=False)
+    elif isinstance(left[-1], Chart) and left[-1].y.label != chart.y.label:
+        axes.set_ylabel(chart.y.label)
+
+
+def _handles(series: Sequence[Series]) -> list[Line2D]:
+    """Entries of a legend, each name once."""
+    named = {one.name: one for one in reversed(series) if one.name and not one.faint}
+    return [Line2D([], [], **_style(one), label=_literal(one.name)) for one in reversed(list(named.values()))]
+
+
+def _legend_below(picture: Picture, handles: Sequence[Line2D]) -> None:
+    """One legend for all panels, below them, to be read line by line, of about equal lines."""
+    width, texts = 0.0, 0.0
+    for handle in handles:
+        texts += 0.5 + 0.052 * len(str(handle.get_label()))  # inches: a handle, and letters of 7 points
+    width = picture.get_figwidth()
+    lines = max(1, math.ceil(texts / width))
+    columns = -(-len(handles) // lines)
+    by_column = [handle for column in range(columns) for handle in handles[column::columns]]  # as Matplotlib fills it
+    picture.legend(handles=by_column, loc="outside lower center", ncols=columns, columnspacing=1.4, handletextpad=0.5)
+
+
+# --- charts ----------------------------------------------------------------------------------------------------------
+
+
+def _chart(axes: Axes, chart: Chart) -> None:
+    for low, high in chart.shades:
+        if low == high:
+            axes.axvline(low, color="#bbbbbb", linewidth=2.5, zorder=0)
+        else:
+            axes.axvspan(low, high, color="#ececec", linewidth=0, zorder=0)
+    if chart.floor is not None and chart.floor.level is not None and chart.y.limits:
+        span = {"facecolor": "#f2f2f2", "edgecolor": "#bbbbbb", "hatch": "/////", "linewidth": 0}
+        axes.axhspan(chart.y.limits[0], chart.floor.level, zorder=0.5, **span)
+        _series(axes, chart.floor)
+    for one in chart.series:
+        _series(axes, one)
+    for matplotlib_axis, axis, name in ((axes.xaxis, chart.x, "x"), (axes.yaxis, chart.y, "y")):
+        _axis(axes, matplotlib_axis, axis, name)
+    if chart.remark:
+        axes.text(0.04, 0.05, chart.remark, transform=axes.transAxes, fontsize=6, color="#555555")
+
+
+def _axis(axes: Axes, drawn: Any, axis: Axis, name: str) -> None:
+    """Scale, limits and ticks."""
+    if axis.linear_below:
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=axis.linear_below)
+    elif axis.log:
+        getattr(axes, f"set_{name}scale")("log")
+    if axis.limits is not None:
+        low, high = axis.limits
+        getattr(axes, f"set_{name}lim")(low - 0.4 * axis.whole, high + 0.4 * axis.whole)
+    if axis.ticks:
+        drawn.set_ticks(axis.ticks, [_literal(text) for text in axis.names] or None)
+        if axis.names:
+            axes.grid(axis=name, visible=False)  # type: ignore[arg-type]
+    elif axis.whole and axis.limits is not None:
+        ticks = range(round(axis.limits[0]), round(axis.limits[1]) + 1)
+        drawn.set_ticks(ticks[:: 1 + len(ticks) // _MOST_TICKS])
+    elif axis.whole:
+        drawn.set_major_locator(MaxNLocator(integer=True))
+    elif axis.log:
+        _log_ticks(drawn)
+
+
+def _log_ticks(drawn: Any) -> None:
+    """Numbers at 1, 2 and 5 on a logarithmic axis of few decades, where Matplotlib has one number or too many."""
+    low, high = sorted(drawn.get_view_interval())
+    if not 0 < low < high:
+        return
+    decades = math.log10(high / low)
+    drawn.set_major_locator(LogLocator(subs=next(steps for most, steps in _TICKS if decades < most), numticks=12))
+    if decades < _PLAIN_DECADES:
+        drawn.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    drawn.set_minor_formatter(NullFormatter())
+
+
+def _series(axes: Axes, series: Series) -> None:
+    style = _style(series)
+    label = "_stage" if series.faint else _literal(series.name)
+    if series.level is not None:
+        axes.axhline(series.level, **style | {"marker": ""}, label=label)
+        return
+    y = _drawable(series.y)
+    if series.marked is not None:
+        style |= {"markevery": [place for place in series.marked if place < len(y)], "markersize": 2.4}
+    if series.bars and series.low:
+        below, above = y - _drawable(series.low), _drawable(series.high) - y
+        axes.errorbar(series.x, y, yerr=[below, above], **style, elinewidth=0.7, capsize=1.2, capthick=0.7, label=label)
+    else:
+        axes.plot(series.x, y, **style, drawstyle="steps-post" if series.steps else "default", label=label)
+        if series.low:
+            low, high = _drawable(series.low), _drawable(series.high)
+            axes.fill_between(series.x, low, high, color=style["color"], alpha=0.22, linewidth=0)
+    for x, height, text in zip(series.x, y, series.labels, strict=False):
+        if text and np.isfinite(height):
+            _slanted(axes, text, x, float(height))
+
+
+def _style(series: Series) -> dict[str, Any]:
+    """Matplotlib's words for a look. Hollow markers stand around others."""
+    look = series.look
+    style: dict[str, Any] = {
+        "color": _colour(look),
+        "linestyle": "none" if series.points else (0, look.dashes) if look.dashes else "-",
+        "marker": look.marker,
+        "linewidth": look.width,
+    }
+    if series.faint:
+        style |= {"linestyle": "-", "marker": "", "linewidth": 0.5, "alpha": 0.45}
+    elif series.hollow:
+        style |= {"fillstyle": "none", "markeredgewidth": 0.6, "markersize": 5.0}
+    elif look.marker == "*":
+        style |= {"markersize": 6.5, "markeredgecolor": "white", "markeredgewidth": 0.4, "zorder": 4}
+    elif series.points:
+        style |= {"markersize": 4.2}
+    return style
+
+
+def _colour(look: Look) -> Any:
+    """A colour, or that of a place in an order: light enough to see and dark enough to print."""
+    place, _, count = look.colour.partition("/")
+    if not count:
+        return look.colour
+    share = (int(place) - 1) / max(int(count) - 1, 1)
+    return tuple(float(part) for part in mpl.colormaps[_ORDERED](0.9 * (1 - share)))
+
+
+def _slanted(axes: Axes, text: str, x: float, y: float) -> None:
+    """A name at a point, slanted so that neighbours do not meet."""
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}
+    where = {"xytext": (2, 4), "textcoords": "offset points", "ha": "left", "va": "bottom"}
+    axes.annotate(_literal(text), (x, y), **where, rotation=35, rotation_mode="anchor", fontsize=5.5, bbox=box)
+
+
+def _drawable(values: object) -> Array:
+    """Numbers to draw, with a gap where one is infinite or so large that no axis could hold it beside others."""
+    array = np.asarray(values, np.float64)
+    return np.where(np.abs(array) < _LARGEST, array, np.nan)
+
+
+def _literal(text: str) -> str:
+    """Text from a record as it is: a dollar sign would begin mathematics, which need not be well formed."""
+    return text.replace("$", r"\$")
+
+
+# --- heat maps -------------------------------------------------------------------------------------------------------
+
+
+def _heat_map(axes: Axes, heat: HeatMap) -> AxesImage:
+    matrix, largest = np.array(heat.matrix), heat.largest
+    norm: Normalize
+    if heat.ratios:
+        norm = LogNorm(1 / largest, largest)
+        matrix = np.clip(np.nan_to_num(matrix, nan=largest, posinf=largest), 1 / largest, largest)
+    else:
+        norm = SymLogNorm(linthresh=largest * _LINEAR_SHARE, vmin=-largest, vmax=largest)
+        axes.axhline(len(matrix) - 1.5, color="black", linewidth=0.7)  # the row and the column of y
+        axes.axvline(len(matrix) - 1.5, color="black", linewidth=0.7)
+    aspect = "auto" if heat.ratios else "equal"
+    image = axes.imshow(matrix, cmap=_DIVERGING, norm=norm, interpolation="nearest", aspect=aspect)
+    strength = np.abs(2 * np.asarray(norm(matrix)) - 1)
+    for i, row in enumerate(heat.texts):
+        for j, text in enumerate(row):
+            colour = "white" if strength[i, j] > 0.7 else "black"
+            axes.text(j, i, text, ha="center", va="center", fontsize=5.5, color=colour)
+    axes.xaxis.set_ticks([j for j, name in enumerate(heat.columns) if name], [name for name in heat.columns if name])
+    axes.yaxis.set_ticks([i for i, name in enumerate(heat.rows) if name], [_literal(n) for n in heat.rows if n])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[["top", "right"]].set_visible(True)
+    return image
+
+
+def _colour_bar(picture: Picture, image: AxesImage, heat: HeatMap) -> None:
+    bar = picture.colorbar(image, ax=picture.axes, shrink=0.85, pad=0.015, aspect=30)
+    shares = (-1, -0.3, -0.1, 0, 0.1, 0.3, 1)
+    ticks = (1 / heat.largest, 1, heat.largest) if heat.ratios else [share * heat.largest for share in shares]
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
+    bar.ax.minorticks_off()
+    bar.set_label(heat.scale)
+
+
+# --- predictors in rows ----------------------------------------------------------------------------------------------
+
+
+def _comparison(axes: Axes, table: Comparison) -> None:
+    """A row of dots for each condition, with 95 % intervals; what is beyond the edge is named there."""
+    low, edge = table.limits
+    offsets = 0.84 * ((np.arange(len(table.columns)) + 0.5) / len(table.columns) - 0.5)
+    for row in range(0, len(table.rows), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
+    for series, failed, offset in zip(table.columns, table.failed, offsets, strict=True):
+        for row, ratio in enumerate(series.x):
+            beyond = not ratio <= edge
+            interval = np.abs(np.array([[series.low[row]], [series.high[row]]]) - ratio)
+            style = _style(series) | {"linestyle": "none", "markersize": 4}
+            style |= {"fillstyle": "none" if failed[row] else "full"}
+            label = "_another row" if row else _literal(series.name)
+            error = None if beyond or not np.isfinite(interval).all() else interval
+            axes.errorbar([min(ratio, edge)], [row + offset], xerr=error, **style, elinewidth=0.8, label=label)
+    for row in range(len(table.rows)):
+        far = [place for place, one in enumerate(table.columns) if not one.x[row] <= edge]
+        if far:
+            texts = ", ".join(_ratio_text(table.columns[place].x[row]) for place in far)
+            where = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 6.5}
+            axes.annotate(f"→ {texts}", (edge, row + float(offsets[far].mean())), **where)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(table.rows)), [_literal(name) for name in table.rows])
+    axes.set_ylim(len(table.rows) - 0.5, -0.5)
+    axes.set_xscale("log")
+    axes.set_xlim(low, edge * 1.6)
+    axes.set_xticks([ratio for ratio in _RATIO_TICKS if ratio >= low], minor=False)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(table.label)
+
+
+def _ratio_text(ratio: float) -> str:
+    return "∞" if math.isinf(ratio) else f"{ratio:.0f}" if ratio < 1e4 else f"{ratio:.0e}"

@@ -1,0 +1,322 @@
+"""What a figure is before anything draws it: panels, series and words as plain data, computed once from records.
+
+Two renderers draw the same `Figure`: `ridgeformer.plots.render` with Matplotlib, and the page's JavaScript from the JSON
+that `as_json` gives. Nothing here needs Matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.distributions import Categorical, Uniform, parse_noise
+from ridgeformer.core.notation import Array
+from ridgeformer.core.registry import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Registry
+from ridgeformer.reproduction.records import METHODS
+from ridgeformer.reproduction.results import Results
+
+WIDTH = 7.2
+"""Inches: both columns of a journal's page."""
+GREY = "#555555"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_DIGITS = 6  # of numbers in JSON: standard errors are in the third
+_INFINITE = 1e308  # stands for infinity in JSON, which has none
+_SMALLEST, _LARGEST = 1e-40, 1e30  # that an axis can hold beside others
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a chart."""
+
+    label: str
+    limits: tuple[float, float] | None = None
+    """Both ends; what is beyond is cut. None leaves them to Matplotlib, so a figure of the page must have them."""
+    log: bool = False
+    whole: bool = False
+    """Ticks at whole numbers only, and a little room at both ends."""
+    ticks: tuple[float, ...] = ()
+    """Where they are, if not wherever there is room."""
+    names: tuple[str, ...] = ()
+    """Words in place of the numbers of ``ticks``."""
+    linear_below: float = 0.0
+    """Of an axis with both signs: linear up to this size, logarithmic beyond (Matplotlib only)."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that belong together, or one ``level`` across the whole chart."""
+
+    name: str
+    look: Look
+    """Its colour may also be "3/8", the third of eight things in order: see `in_order`."""
+    x: tuple[float, ...] = ()
+    y: tuple[float, ...] = ()
+    """One for each x; NaN is a gap."""
+    level: float | None = None
+    low: tuple[float, ...] = ()
+    """Lower ends of intervals around y, one for each x, or none at all."""
+    high: tuple[float, ...] = ()
+    bars: bool = False
+    """Intervals are bars, not a band."""
+    points: bool = False
+    """Markers without a line."""
+    hollow: bool = False
+    steps: bool = False
+    """y holds until the next x."""
+    faint: bool = False
+    """A thin line behind the others."""
+    marked: tuple[int, ...] | None = None
+    """Places of the points that carry a marker; all of them if None."""
+    keys: tuple[str, ...] = ()
+    """Entries of the legend that it belongs to; its name if there are none."""
+    note: str | tuple[str, ...] = ""
+    """What the page says of every point, or of each."""
+    labels: tuple[str, ...] = ()
+    """What is written at each point (Matplotlib only)."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A panel of series."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    floor: Series | None = None
+    """A level that no predictor can be below."""
+    shades: tuple[tuple[float, float], ...] = ()
+    """Ranges of x that are marked: the noise that models were trained on. A single level has two equal ends."""
+    remark: str = ""
+    """Written into the panel."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A matrix as colours: signed entries that grow as their logarithm, or ratios around 1."""
+
+    title: str
+    matrix: tuple[tuple[float, ...], ...]
+    largest: float
+    """Size of the entry with the strongest colour; the same for all maps of a figure."""
+    ratios: bool = False
+    texts: tuple[tuple[str, ...], ...] = ()
+    """What is written into the cells."""
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    scale: str = ""
+    """What the colours mean, beside their scale."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Predictors under several conditions: dots in rows in print, a table on the page."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[Series, ...]
+    """One for each predictor: x holds its ratio in every row, low and high the interval."""
+    failed: tuple[tuple[bool, ...], ...]
+    """For each column: in which rows it does not survive."""
+    label: str
+    limits: tuple[float, float]
+    """Of the ratios in print; what is beyond is named at the edge."""
+
+
+Panel = Chart | HeatMap | Comparison
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels that stand beside each other."""
+
+    panels: tuple[Panel, ...]
+    title: str = ""
+    columns: int = 0
+    """How many stand beside each other in print, if not all."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One of the alternatives of a figure; the page shows one at a time."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A whole figure."""
+
+    views: tuple[View, ...]
+    size: tuple[float, float]
+    """Inches in print."""
+    legend: tuple[Series, ...] = ()
+    """Entries of one legend for all panels; without them every chart has a legend of its own beside it."""
+    caption: str = ""
+    """What the axes are, in a sentence for the page."""
+    choice: str = ""
+    """What the page calls the choice between views."""
+    first: int = 0
+    """The view that the page opens with."""
+    single: bool = False
+    """Whether print has the first view only."""
+    notes: tuple[str, ...] = ()
+    """What is missing, and what intervals are."""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """All panels of all views."""
+        return tuple(panel for view in self.views for row in view.rows for panel in row.panels)
+
+
+@dataclass(frozen=True)
+class FigureEntry:
+    """A figure that can be asked for by name."""
+
+    name: str
+    title: str
+    text: str
+    """What to see in it."""
+    needs: tuple[str, ...]
+    """The records that it is made from."""
+    build: Callable[[Results], Figure]
+    """Raises `MissingRecordError` if a record is missing or has nothing to show."""
+
+
+FigureRegistry = Registry[FigureEntry]
+
+
+def as_json(value: Any) -> Any:
+    """A specification as plain JSON values: fields that have their default are left out, and NaN is null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+        kept = {name: as_json(own) for name, (own, usual) in named.items() if usual is MISSING or own != usual}
+        return {"type": type(value).__name__, **kept} if isinstance(value, Chart | HeatMap | Comparison) else kept
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(f"{min(max(value, -_INFINITE), _INFINITE):.{_DIGITS}g}")
+    return value
+
+
+def in_order(place: int, count: int, dashes: tuple[float, ...] = (), width: float = 1.1) -> Look:
+    """The look of the ``place``-th of ``count`` things, counted from 1: darker one by one, each with another marker."""
+    return Look(f"{place}/{count}", dashes, MARKERS[(place - 1) % len(MARKERS)], width)
+
+
+def in_turn(place: int, dashes: tuple[float, ...] = ()) -> Look:
+    """The look of the ``place``-th of a few things without an order, counted from 0."""
+    return Look(COLOURS[place % len(COLOURS)], dashes, MARKERS[place % len(MARKERS)])
+
+
+def panels_figure(charts: Sequence[Panel], size: tuple[float, float], columns: int = 0, **values: Any) -> Figure:
+    """A figure of one view with one row of panels."""
+    return Figure((View("", (Row(tuple(charts), columns=columns),)),), size, **values)
+
+
+# --- words and axes that figures share -------------------------------------------------------------------------------
+
+LOSS = "adjusted loss"
+NOISE_LEVEL = "noise level σ"
+
+
+def label_of(method: str) -> str:
+    """The name of a method in legends."""
+    return METHODS[method].label
+
+
+def look_of(method: str) -> Look:
+    """How a method is drawn everywhere."""
+    return METHODS[method].look
+
+
+def method_series(method: str, **values: Any) -> Series:
+    """A series of a method, with its name and look unless others are given."""
+    return Series(**{"name": label_of(method), "look": look_of(method), **values})
+
+
+def method_keys(charts: Iterable[Chart]) -> tuple[Series, ...]:
+    """Entries of a legend for the methods that charts show, in the usual order."""
+    shown = {key for chart in charts for one in (*chart.series, chart.floor) if one for key in one.keys or (one.name,)}
+    return tuple(method_series(method) for method in METHODS if label_of(method) in shown)
+
+
+def prior_title(noise: str) -> str:
+    """σ ~ U(0, 5) for uniform:5, σ ∈ {1, 3} for categorical:1+3."""
+    prior = parse_noise(noise)
+    if isinstance(prior, Uniform) and prior.high == 0:
+        return "no noise (σmax = 0)"
+    if isinstance(prior, Uniform):
+        return f"σ ~ U({prior.low:g}, {prior.high:g})"
+    if isinstance(prior, Categorical):
+        return f"σ ∈ {{{', '.join(f'{level:g}' for level in prior.levels)}}}"
+    return f"σ = {prior.spec.partition(':')[2]}"
+
+
+def trained_on(noise: str) -> tuple[tuple[float, float], ...]:
+    """The noise of a prior: a range, or a range without length for each level."""
+    prior = parse_noise(noise)
+    if isinstance(prior, Categorical):
+        return tuple((level, level) for level in prior.levels)
+    return ((prior.low, prior.high),) if isinstance(prior, Uniform) else ()
+
+
+def showable(value: float) -> bool:
+    """Whether a logarithmic axis can hold a value beside others."""
+    return _SMALLEST < value < _LARGEST
+
+
+def bounds(values: Iterable[float]) -> tuple[float, float]:
+    """Ends of a logarithmic axis that hold all values it can hold, with a margin of a twelfth of what they span."""
+    positive = [value for value in values if showable(value)]
+    if not positive:
+        return 0.1, 1.0
+    margin = max((max(positive) / min(positive)) ** (1 / 12), 1.05)
+    return min(positive) / margin, max(positive) * margin
+
+
+def layer_axis(depths: Sequence[int], label: str = "layers") -> Axis:
+    """An axis of whole numbers of layers."""
+    return Axis(label, (depths[0], depths[-1]), whole=True)
+
+
+def floats(values: Iterable[float] | Array) -> tuple[float, ...]:
+    """Numbers as a specification holds them."""
+    return tuple(float(value) for value in values)
+
+
+def geometric(rows: Sequence[Sequence[float]]) -> tuple[Array, Array, Array]:
+    """Of several seeds (seeds, points): geometric mean, and one standard deviation of the logarithm below and above.
+
+    On a logarithmic axis these are mean and standard deviation of what is seen. Seeds that are not finite are left out.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.asarray(rows, np.float64))
+    usable = np.isfinite(logs)
+    count = usable.sum(axis=0)
+    safe = np.where(usable, logs, 0.0)
+    mean = np.where(count > 0, safe.sum(axis=0) / np.maximum(count, 1), np.nan)
+    squares = (np.where(usable, logs - mean, 0.0) ** 2).sum(axis=0)
+    spread = np.sqrt(squares / np.maximum(count - 1, 1))
+    return np.exp(mean), np.exp(mean - spread), np.exp(mean + spread)
+
+
+class Notes:
+    """Series that are left out, as they turn out to be missing, and the panels that they are missing from."""
+
+    def __init__(self) -> None:
+        self._panels: dict[str, list[str]] = {}
+
+    def add(self, panel: str, what: str) -> None:
+        """``what`` is missing in a panel."""
+        self._panels.setdefault(what, []).append(panel)
+
+    def lines(self) -> tuple[str, ...]:
+        """One sentence for each thing that is missing."""
+        return tuple(f"Without {what} in: {', '.join(panels)}." for what, panels in self._panels.items())

@@ -1,0 +1,247 @@
+"""Stages: what a run consists of. A stage trains with one method; it knows how to start and how to do one step.
+
+A `Run` holds what its stages share and is the same from the first step to the last. All progress is in a `TrainState`,
+which a step replaces by a new one: that is what makes resuming exact. To add a kind of stage, subclass `Stage` in a
+file of its own, write ``step`` (and ``start``, if there is more to prepare than weights), and name it in a recipe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
+from ridgeformer.core.random import Purpose
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import InputError
+from ridgeformer.evaluation import adjusted_losses
+from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.optimisers import Adam
+from ridgeformer.training.state import TrainState
+
+_Drawn = TypeVar("_Drawn")
+SCORE_SATURATION = 10.0
+"""Losses of trained models stay below 5, so 10 leaves them alone; an exploding one costs what it weighs in the log."""
+SMALLEST_FACTOR = 2.0**-8
+"""Of the step size: with less, after eight rewinds, nothing is learned any more."""
+_NEW_SCALE = 0.02  # of the random q of a new layer or head; its p is zero, so that it changes nothing at first
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What happened in a step: what callbacks are told, and a row of the history."""
+
+    stage: str
+    """Name of the stage."""
+    step: int
+    """Steps done in this stage."""
+    total: int
+    """Steps done in the run."""
+    loss: float
+    """Plain mean loss of the batch."""
+    smoothed: float
+    """Running mean of the saturated loss."""
+    rate: float
+    """Step size; in a second-order stage the share of the full step."""
+    skipped: bool
+    """Whether the gradient was not used, because it or the losses had exploded."""
+    rewound: bool
+    """Whether the run went back to its last safe weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A part of a run, trained with one method."""
+
+    name: str
+    steps: int
+    origin: str = "previous"
+    """Where the weights come from: "init", fresh ones; "given", the model the config names; "best", the best model so
+    far; "previous", where the stage before ended; "smaller", the best model so far, of a smaller kind until now."""
+    kind: str | None = None
+    """Kind of the model that is trained, if it is not the run's own: the start of a larger one."""
+    init_scale: float = 0.0
+    """Standard deviation of fresh weights."""
+    tolerance: float = 0.0
+    """The result replaces the best one so far if its score is no worse than this share above it: a stage that controls
+    the tail may lose a little of the saturated mean that stages are ranked by."""
+
+    def start(self, run: Run, state: TrainState) -> TrainState:
+        """The state before the first step, given that in which the stage before ended."""
+        kind = self.kind or run.config.kind
+        vector, memory, lowest = state.vector, state.memory, state.lowest
+        if self.origin in ("init", "given"):
+            given = run.given if self.origin == "given" else None
+            model = run.fresh(kind, state.stage, self.init_scale) if given is None else run.adopt(given)
+            vector, memory, lowest = flat(model), None, float("inf")
+        elif self.origin == "best":
+            vector = state.best_vector
+        elif self.origin == "smaller":
+            vector = flat(run.model(state))
+            state = replace(state, best_vector=vector, best_score=run.score(kind, vector))
+        return replace(
+            state,
+            kind=kind,
+            step=0,
+            vector=vector,
+            safe_vector=vector,
+            adam=Adam.start(len(vector)),
+            memory=memory,
+            curvature=None,
+            bad_in_a_row=0,
+            rate_factor=1.0,
+            smoothed=float("nan"),
+            lowest=lowest,
+        )
+
+    def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
+        """(state after one more step, what happened in it)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the stages of one run share."""
+
+    config: TrainConfig
+    stages: tuple[Stage, ...]
+    threads: int | None = None
+    given: LinearTransformer | None = None
+    """The model that ``config.start`` names."""
+    ranked_on: int = 65_536
+    """Fresh contexts on which finished stages are ranked."""
+    fresh_losses: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient
+    """The loss on fresh contexts of a task; tests of the guard wrap it."""
+    losses_on: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient_on
+    """The loss on contexts that are there; likewise."""
+    _templates: dict[str, LinearTransformer] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _drawn: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def task(self) -> Task:
+        """The task that is trained on."""
+        return self.config.task
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of all stages together."""
+        return sum(stage.steps for stage in self.stages)
+
+    @property
+    def plan(self) -> str:
+        """A short name of the stages; another version's recipe may have others."""
+        return hashlib.sha256(repr(self.stages).encode()).hexdigest()[:16]
+
+    def start(self) -> TrainState:
+        """The state before the first step."""
+        blank = TrainState.start(np.empty(0), self.config.kind, self.plan)
+        state = self.stages[0].start(self, blank)
+        return replace(state, best_vector=state.vector)
+
+    def step(self, state: TrainState) -> tuple[TrainState, StepInfo]:
+        """Do one step; after the last one of a stage, its result is ranked and the next one starts."""
+        stage = self.stages[state.stage]
+        state, info = stage.step(self, state)
+        if state.step < stage.steps:
+            return state, info
+        score = self.score(state.kind, state.vector)
+        if score <= state.best_score * (1 + stage.tolerance):
+            state = replace(state, best_score=score, best_vector=state.vector)
+        state = replace(state, stage=state.stage + 1, step=0, curvature=None, rate_factor=1.0)
+        return (state if self.finished(state) else self.stages[state.stage].start(self, state)), info
+
+    def finished(self, state: TrainState) -> bool:
+        """Whether all stages are done."""
+        return state.stage == len(self.stages)
+
+    def diverged(self, state: TrainState) -> bool:
+        """Whether the guard has given up."""
+        return state.rate_factor < SMALLEST_FACTOR
+
+    def model(self, state: TrainState) -> LinearTransformer:
+        """The run's result so far: the best finished stage, or the last safe weights if none is finished."""
+        vector = state.best_vector if np.isfinite(state.best_score) else state.safe_vector
+        model = self.template(state.kind).unflatten(vector)
+        return model if state.kind == self.config.kind else self.adopt(model)
+
+    def template(self, kind: str) -> LinearTransformer:
+        """A model of the run's shape and precision, to give flat vectors a form."""
+        if kind not in self._templates:
+            self._templates[kind] = self.fresh(kind, 0, 0.0)
+        return self._templates[kind]
+
+    def fresh(self, kind: str, number: int, scale: float) -> LinearTransformer:
+        """Random weights, different ones for every ``number``."""
+        config = self.config
+        return LinearTransformer.init(
+            kind,
+            layers=config.layers,
+            dim=config.dim,
+            heads=config.heads,
+            seed=config.seed * 1000 + number,
+            scale=scale,
+            dtype=config.dtype,
+        )
+
+    def adopt(self, model: LinearTransformer) -> LinearTransformer:
+        """``model`` as one of the run's kind, layers, heads and precision that computes the same function.
+
+        New layers come first, where the tokens still are what the old first layer was trained on. A new layer or head
+        has p = 0 and a small random q: with both at zero the gradient would vanish for ever.
+        """
+        config = self.config
+        if model.dim != config.dim:
+            raise InputError(f"The model to start from has {model.dim} features, the run has {config.dim}.")
+        if model.layers > config.layers or model.heads > config.heads:
+            raise InputError(
+                f"The model to start from has {model.layers} layers and {model.heads} heads, more than the run's "
+                f"{config.layers} and {config.heads}."
+            )
+        same_kind = model.embed(config.kind).astype(config.dtype)
+        fresh = LinearTransformer.init(
+            config.kind,
+            layers=config.layers,
+            dim=config.dim,
+            heads=config.heads,
+            seed=config.seed,
+            scale=_NEW_SCALE,
+            dtype=config.dtype,
+        )
+        parameters = {}
+        for name, array in fresh.parameters.items():
+            parameters[name] = np.zeros_like(array) if name in ("p", "P") else array.copy()
+            old = parameters[name][config.layers - model.layers :, : model.heads]
+            old[...] = same_kind.parameters[name]
+        return fresh.replace(parameters)
+
+    def score(self, kind: str, vector: Array) -> float:
+        """Saturated mean loss on fresh contexts, by which stages are ranked."""
+        model = self.template(kind).unflatten(vector)
+        draws = self.task.chunks(self.ranked_on, self.config.seed, Purpose.SELECT, model.dtype)
+        return saturated_mean(np.concatenate([adjusted_losses(model, draw.context, draw.oracle) for draw in draws]))
+
+    def keep(self, number: int, draw: Callable[[], _Drawn]) -> _Drawn:
+        """What stage ``number`` draws once and uses in every step; the latest is kept, the others are forgotten."""
+        if number not in self._drawn:
+            self._drawn.clear()
+            self._drawn[number] = draw()
+        return self._drawn[number]
+
+
+def flat(model: LinearTransformer) -> Array:
+    """The parameters as a state holds them: one vector, float64 whatever the precision of the model."""
+    return model.flatten().astype(np.float64)
+
+
+def saturated_mean(losses: Array) -> float:
+    """The mean of s·ln(1 + loss/s) with s = `SCORE_SATURATION`, which one explosion does not decide."""
+    bounded = np.where(losses < EXPLODED, losses, EXPLODED).astype(np.float64)  # NaN too
+    return float((SCORE_SATURATION * np.log1p(bounded / SCORE_SATURATION)).mean())

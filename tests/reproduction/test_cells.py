@@ -1,0 +1,183 @@
+"""The cells of the grid: how many, what they are called, and what they start from."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+
+from ridgeformer.core.distributions import parse_noise
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.validation import InputError
+from ridgeformer.reproduction.cells import (
+    BEYOND_PRIORS,
+    BEYOND_SIZES,
+    LAYERS,
+    PRIORS,
+    SEEDS,
+    Cell,
+    beyond_cells,
+    grid_cells,
+    zoo_name,
+)
+from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.training.recipes import stages_of
+from support import one_sentence
+
+ORDER = list(KINDS)
+TABLE1 = {Cell(kind, layers, noise) for kind, layers, noise in product(KINDS, LAYERS, PRIORS)}
+
+
+def test_grid_is_table_1_and_eight_layers_and_five_seeds_of_uniform_5() -> None:
+    cells = grid_cells()
+    seeded = {Cell(kind, layers, "uniform:5", seed) for kind, layers, seed in product(KINDS, range(1, 9), range(5))}
+    assert len(TABLE1) == 210
+    assert set(cells) == TABLE1 | seeded
+    assert len(cells) == len({cell.name for cell in cells}) == 309
+
+
+def test_table_1_part_of_the_grid_is_what_the_paper_prints() -> None:
+    for cell in grid_cells():
+        printed = printed_loss(cell.kind, cell.layers, cell.noise)
+        assert (printed is None) == (cell.layers == 8)
+
+
+def test_parents_come_before_children() -> None:
+    before: set[str] = set()
+    for cell in grid_cells():
+        assert cell.parent is None or cell.parent.name in before
+        before.add(cell.name)
+
+
+def test_every_config_is_valid_and_starts_from_a_model_that_its_recipe_takes() -> None:
+    """Smaller or equal in kind and depth; GD++ and noise-free runs take GD++ only."""
+    for cell in grid_cells():
+        config, parent = cell.config, cell.parent
+        assert (config.kind, config.layers, config.noise, config.seed) == (
+            cell.kind,
+            cell.layers,
+            cell.noise,
+            cell.seed,
+        )
+        assert (config.dim, config.examples, config.heads) == (10, 20, 1)
+        assert stages_of(config)
+        assert config.start == (parent.name if parent else None)
+        if parent is not None:
+            assert parent.seed == cell.seed
+            assert parent.layers <= cell.layers
+            assert ORDER.index(parent.kind) <= ORDER.index(cell.kind)
+            assert parent.kind == "gdpp" or not (cell.kind == "gdpp" or config.noise_free)
+
+
+def test_names_tell_every_cell() -> None:
+    """The reverse of `zoo_name`, written independently."""
+    form = re.compile(r"(gdpp|diag|full)-(\d+)-(uniform|categorical)-([\d+]+)(?:-seed-(\d+))?")
+    for cell in grid_cells():
+        found = form.fullmatch(cell.name)
+        assert found is not None
+        kind, layers, prior, levels, seed = found.groups()
+        assert Cell(kind, int(layers), f"{prior}:{levels}", int(seed or 0)) == cell
+        assert parse_noise(cell.noise).spec == cell.noise
+
+
+def test_zoo_name_of_single_cells() -> None:
+    assert zoo_name("full", 7, "uniform:5") == "full-7-uniform-5"
+    assert zoo_name("diag", 4, "categorical:1+3") == "diag-4-categorical-1+3"
+    assert zoo_name("gdpp", 8, "uniform:5", 2) == "gdpp-8-uniform-5-seed-2"
+    assert zoo_name("full", 7, "uniform:5", heads=2) == "full-7-heads-2-uniform-5"
+
+
+def test_cells_beyond_the_paper_are_deeper_or_have_several_heads_and_start_from_smaller_ones() -> None:
+    cells, paper = beyond_cells(), set(grid_cells())
+    assert {cell for cell in cells if not cell.beyond} <= paper
+    assert not any(cell.beyond for cell in paper)
+    ours = [cell for cell in cells if cell.beyond]
+    assert {(cell.kind, cell.noise) for cell in ours} == set(product(("diag", "full"), BEYOND_PRIORS))
+    assert {(cell.layers, cell.heads) for cell in ours} == set(BEYOND_SIZES)
+    assert len({cell.name for cell in (*cells, *paper)}) == len({*cells, *paper})
+    before: set[str] = set()
+    for cell in cells:
+        before.add(cell.name)
+        config, parent = cell.config, cell.parent
+        assert (config.layers, config.heads) == (cell.layers, cell.heads)
+        if parent is not None:
+            assert parent.name in before
+            assert config.start == parent.name
+            assert parent.layers <= cell.layers
+            assert parent.heads <= cell.heads
+
+
+def test_cells_beyond_the_paper_can_be_selected() -> None:
+    assert beyond_cells(["gdpp"]) == ()
+    assert beyond_cells(["diag"], ["uniform:3"]) == ()
+    assert {cell.noise for cell in beyond_cells(["diag"], ["uniform:5", "uniform:3"])} == {"uniform:5"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({"kinds": ["gdpp"], "layers": [3], "columns": ["uniform:0"]}, [f"gdpp-{n}-uniform-0" for n in (1, 2, 3)]),
+        (
+            {"kinds": ["diag"], "layers": [4], "columns": ["uniform:7"], "seeds": [0]},
+            ["diag-4-uniform-5", "diag-4-uniform-6", "diag-4-uniform-7"],
+        ),
+        (
+            {"kinds": ["full"], "layers": [2], "columns": ["categorical:1+3"]},
+            [f"diag-2-uniform-{high}" for high in (5, 4, 3)] + ["diag-2-categorical-1+3", "full-2-categorical-1+3"],
+        ),
+        (
+            {"kinds": ["full"], "layers": [1], "columns": ["uniform:0"]},
+            ["gdpp-1-uniform-0", "full-1-uniform-0"],
+        ),
+        (
+            {"kinds": ["diag"], "layers": [8], "seeds": [1, 3]},  # only uniform:5 has an eighth layer
+            ["diag-8-uniform-5-seed-1", "diag-8-uniform-5-seed-3"],
+        ),
+    ],
+)
+def test_selection_brings_its_parents_along(chosen: dict[str, list[object]], names: list[str]) -> None:
+    assert [cell.name for cell in grid_cells(**chosen)] == names  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kinds", [[kind] for kind in KINDS])
+@pytest.mark.parametrize("columns", [[noise] for noise in PRIORS])
+def test_any_selection_is_part_of_the_grid_and_closed_under_parents(kinds: list[str], columns: list[str]) -> None:
+    whole = set(grid_cells())
+    for layers in (None, [1], [4, 7]):
+        cells = grid_cells(kinds, layers, columns, SEEDS[:1])
+        assert set(cells) <= whole
+        assert {cell.parent for cell in cells} - {None} <= set(cells)
+        wanted = {Cell(kinds[0], depth, columns[0]) for depth in layers or LAYERS}
+        assert wanted <= set(cells)
+
+
+def test_order_and_repetition_of_a_selection_do_not_matter() -> None:
+    assert grid_cells(["gdpp"], [2, 1, 2], ["uniform:3", "uniform:5"], [1, 0, 1]) == grid_cells(
+        ["gdpp"], [1, 2], ["uniform:5", "uniform:3"], [0, 1]
+    )
+
+
+def test_sequences_reach_every_cell() -> None:
+    assert {cell.sequences for cell in grid_cells(["full"], [1], ["uniform:0"], sequences=77)} == {77}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "hint"),
+    [
+        ({"kinds": ["dig"]}, "Did you mean 'diag'"),
+        ({"columns": ["unifrom:5"]}, "Did you mean 'uniform:5'"),
+        ({"columns": ["uniform:8"]}, "columns must be one of"),
+        ({"layers": [0]}, "layers must be between 1 and 8"),
+        ({"layers": [9]}, "layers must be between 1 and 8"),
+        ({"layers": []}, "layers must name at least one depth"),
+        ({"layers": ["two"]}, "layers must be a whole number"),
+        ({"seeds": [0, -1]}, "seeds must be at least 0"),
+        ({"seeds": [0.5]}, "seeds must be a whole number"),
+        ({"sequences": 1}, "sequences must be at least 2"),
+    ],
+)
+def test_selection_of_what_there_is_not_is_one_sentence(chosen: dict[str, list[object]], hint: str) -> None:
+    with pytest.raises(InputError, match=hint) as caught:
+        grid_cells(**chosen)  # type: ignore[arg-type]
+    one_sentence(caught.value)

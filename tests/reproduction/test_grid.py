@@ -1,0 +1,312 @@
+"""Training many cells in several processes: what is kept, what a kill leaves, what failures say.
+
+Everything here is real: processes, kills, files. The cells are the cheapest there are, GD++ models of one to three
+layers, and a process needs a second or two for the first of them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from ridgeformer.cli.grid_progress import GridProgress, expected_seconds
+
+import ridgeformer as rf
+from ridgeformer.core.validation import InterruptedRunError, RidgeformerError
+from ridgeformer.reproduction import grid
+from ridgeformer.reproduction.cells import Cell, grid_cells
+from ridgeformer.reproduction.grid import GridEvent, finished_result, train_grid
+from support import one_sentence
+
+CELLS = grid_cells(["gdpp"], [1, 2], ["uniform:5", "uniform:0"], [0], sequences=2000)
+FINAL = ("config.json", "history.jsonl", "model.safetensors", "result.json")
+MAIN = """
+import json, sys
+from pathlib import Path
+from ridgeformer.reproduction.cells import Cell
+from ridgeformer.reproduction.grid import train_grid
+
+cells = [Cell(**values) for values in json.loads(sys.argv[2])]
+failed = train_grid(cells, Path(sys.argv[1]), lambda event: print(event.what, event.cell.name, flush=True), workers=2)
+sys.exit(len(failed))
+"""
+
+
+def start_main(folder: Path) -> subprocess.Popen[str]:
+    cells = json.dumps([vars(cell) for cell in CELLS])
+    environment = {**os.environ, "PYTHONPATH": str(Path(rf.__file__).parents[1])}
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, str(folder), cells],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def workers_on(folder: Path) -> set[int]:
+    """Ids of the worker processes of a grid in ``folder``, that is with it as their last argument."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"ridgeformer.reproduction.worker" in words and os.fsencode(folder) in words:
+                found.add(int(entry.name))
+    return found
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> bool:
+    ends = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All that a grid leaves, but for locks and checkpoints, and the part of a file that a kill leaves."""
+    return {f"{cell.name}/{name}": (folder / cell.name / name).read_bytes() for cell in CELLS for name in FINAL}
+
+
+def no_event(event: GridEvent) -> None:
+    del event
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A grid that nothing interrupted, and its events."""
+    folder, events = tmp_path_factory.mktemp("grid") / "runs", []
+    assert train_grid(CELLS, folder, lambda event: events.append(f"{event.what} {event.cell.name}"), workers=2) == []
+    return folder, events
+
+
+def copy(whole: Path, into: Path, names: list[str]) -> Path:
+    for name in names:
+        (into / name / "checkpoints").mkdir(parents=True)
+        for file in FINAL:
+            (into / name / file).write_bytes((whole / name / file).read_bytes())
+    return into
+
+
+def test_grid_trains_every_cell_parents_first_and_leaves_no_process(whole: tuple[Path, list[str]]) -> None:
+    folder, events = whole
+    for cell in CELLS:
+        assert f"finished {cell.name}" in events
+        assert f"kept {cell.name}" not in events
+        if cell.parent is not None:
+            assert events.index(f"finished {cell.parent.name}") < events.index(f"started {cell.name}")
+        assert finished_result(cell, folder)
+        model = rf.load(folder / cell.name / "model.safetensors")
+        assert model.info["training"] == cell.config.as_json()
+        assert model.layers == cell.layers
+    assert workers_on(folder) == set()
+
+
+def test_grid_gives_what_training_each_cell_in_this_process_gives(
+    whole: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    for cell in CELLS[:2]:
+        given = rf.load(tmp_path / cell.parent.name / "model.safetensors") if cell.parent else None
+        rf.train(cell.config, out=tmp_path / cell.name, given=given)
+        for name in FINAL:
+            assert (tmp_path / cell.name / name).read_bytes() == (whole[0] / cell.name / name).read_bytes()
+
+
+def test_finished_cells_are_kept_and_nothing_is_written(
+    whole: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = whole
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    monkeypatch.setattr(grid, "_crew", lambda *arguments: pytest.fail("no process is needed"))
+    events: list[GridEvent] = []
+    assert train_grid(CELLS, folder, events.append) == []
+    assert [(event.what, event.cell) for event in events] == [("kept", cell) for cell in CELLS]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
+
+
+def test_only_what_is_missing_is_trained_and_what_is_there_keeps_its_stamps(
+    whole: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    kept, folder = CELLS[0], tmp_path / "runs"
+    copy(whole[0], folder, [kept.name])
+    stamps = {path: path.stat().st_mtime_ns for path in (folder / kept.name).rglob("*")}
+    events: list[str] = []
+    assert train_grid(CELLS[:2], folder, lambda event: events.append(f"{event.what} {event.cell.name}")) == []
+    assert events[0] == f"kept {kept.name}"
+    assert f"started {kept.name}" not in events
+    assert f"finished {CELLS[1].name}" in events
+    assert {path: path.stat().st_mtime_ns for path in (folder / kept.name).rglob("*")} == stamps
+    expected = (whole[0] / CELLS[1].name / "model.safetensors").read_bytes()
+    assert (folder / CELLS[1].name / "model.safetensors").read_bytes() == expected
+
+
+def test_finished_result_of_another_config_or_of_an_unfinished_run_is_none(
+    whole: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    cell = CELLS[0]
+    folder = copy(whole[0], tmp_path, [cell.name])
+    assert finished_result(cell, folder) == json.loads((folder / cell.name / "result.json").read_text())
+    assert finished_result(replace(cell, sequences=2001), folder) is None
+    (folder / cell.name / "result.json").unlink()
+    assert finished_result(cell, folder) is None
+    assert finished_result(CELLS[1], folder) is None
+
+
+def test_diverged_run_is_not_kept_as_finished(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+    cell = CELLS[0]
+    folder = copy(whole[0], tmp_path, [cell.name])
+    (folder / cell.name / "result.json").write_text('{"status": "diverged", "steps": 1, "skipped": 1, "rewinds": 9}')
+    assert finished_result(cell, folder) is None
+
+
+# --- kills ------------------------------------------------------------------------------------------------------------
+
+
+def moments(folder: Path) -> dict[str, Callable[[], object]]:
+    """When to kill: workers are there but have not begun; in the midst of a first cell; between first and second."""
+    return {
+        "workers start": lambda: len(workers_on(folder)) == 2,
+        "a cell is begun": lambda: any(folder.glob("*/config.json")),
+        "a cell is finished": lambda: any(folder.glob("*/result.json")),
+    }
+
+
+def test_grid_killed_at_several_moments_leaves_no_process_and_no_part_and_ends_the_same(
+    whole: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs"
+    for name, reached in moments(folder).items():
+        process = start_main(folder)
+        assert wait_for(lambda reached=reached: reached()), name  # type: ignore[misc]
+        assert process.poll() is None, name
+        crew = workers_on(folder)
+        assert crew
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert wait_for(lambda: not workers_on(folder), 10), name
+        for result in folder.glob("*/result.json"):
+            assert json.loads(result.read_text())["status"] == "finished"
+            rf.load(result.parent / "model.safetensors")
+    done = [path.parent.name for path in folder.glob("*/result.json")]
+    assert 0 < len(done) < len(CELLS)
+    stamps = {name: (folder / name / "result.json").stat().st_mtime_ns for name in done}
+    process = start_main(folder)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert {line.split()[1] for line in output.splitlines() if line.startswith("kept")} == set(done)
+    assert {name: (folder / name / "result.json").stat().st_mtime_ns for name in done} == stamps
+    assert contents(folder) == contents(whole[0])
+
+
+def test_interrupt_in_the_main_process_is_one_sentence_and_leaves_no_process(tmp_path: Path) -> None:
+    def stop(event: GridEvent) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="The same command goes on from there") as caught:
+        train_grid(CELLS, tmp_path, stop, workers=2)
+    assert str(tmp_path) in one_sentence(caught.value)
+    assert workers_on(tmp_path) == set()
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def failures_of(cells: tuple[Cell, ...], folder: Path) -> tuple[list[str], dict[str, str]]:
+    messages: dict[str, str] = {}
+
+    def on_event(event: GridEvent) -> None:
+        if event.what == "failed":
+            messages[event.cell.name] = event.message
+
+    return [cell.name for cell in train_grid(cells, folder, on_event, workers=2)], messages
+
+
+def test_cell_without_a_folder_fails_and_its_children_with_it(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+    """A file stands where the run directory belongs, as good as a folder that cannot be written."""
+    folder = copy(whole[0], tmp_path, ["gdpp-1-uniform-5"])
+    (folder / "gdpp-1-uniform-0").write_text("in the way")
+    cells = (*CELLS, *grid_cells(["gdpp"], [3], ["uniform:0"], sequences=2000)[2:])
+    names, messages = failures_of(cells, folder)
+    assert sorted(names) == ["gdpp-1-uniform-0", "gdpp-2-uniform-0", "gdpp-3-uniform-0"]
+    assert list(messages) == ["gdpp-1-uniform-0"]  # the others never began
+    assert messages["gdpp-1-uniform-0"].startswith(f"Cannot write {folder / 'gdpp-1-uniform-0'}")
+    assert (folder / "gdpp-2-uniform-5" / "result.json").exists()  # the rest goes on
+    assert not (folder / "gdpp-2-uniform-0").exists()
+    assert workers_on(folder) == set()
+
+
+def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+    folder = copy(whole[0], tmp_path, ["gdpp-1-uniform-5"])
+    damaged = folder / "gdpp-1-uniform-5" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    names, messages = failures_of(CELLS[:2], folder)
+    assert names == ["gdpp-2-uniform-5"]
+    assert str(damaged) in messages["gdpp-2-uniform-5"]
+    assert not (folder / "gdpp-2-uniform-5" / "result.json").exists()
+
+
+def test_worker_that_dies_is_reported_and_the_others_go(tmp_path: Path) -> None:
+    def kill_one(event: GridEvent) -> None:
+        if event.what == "started" and event.cell == CELLS[0]:
+            for pid in workers_on(tmp_path):
+                os.kill(pid, signal.SIGKILL)
+                return
+
+    with pytest.raises(RidgeformerError, match="A training process died; run the command again") as caught:
+        train_grid(CELLS, tmp_path, kill_one, workers=2)
+    one_sentence(caught.value)
+    assert workers_on(tmp_path) == set()
+
+
+# --- what a user sees -------------------------------------------------------------------------------------------------
+
+
+def show(events: list[GridEvent], cells: tuple[Cell, ...] = CELLS, terminal: bool = False) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=terminal, color_system=None)
+    with GridProgress(cells, console) as progress:
+        for event in events:
+            progress(event)
+    return out.getvalue()
+
+
+def test_progress_without_a_terminal_is_silent_but_for_failures() -> None:
+    events = [
+        GridEvent(CELLS[0], "started"),
+        GridEvent(CELLS[0], "running", 0.5),
+        GridEvent(CELLS[0], "finished", 1.0),
+        GridEvent(CELLS[1], "failed", 1.0, message="It exploded."),
+    ]
+    assert show(events) == f"ridgeformer: {CELLS[1].name}: It exploded.\n"
+
+
+def test_progress_on_a_terminal_ends_at_all_of_it() -> None:
+    events = [GridEvent(CELLS[0], "kept"), *(GridEvent(cell, "finished", 1.0) for cell in CELLS[1:])]
+    assert "100%" in show(events, terminal=True)
+    assert "100%" not in show(events[:-1], terminal=True)
+
+
+def test_progress_of_a_grid_that_was_all_kept_estimates_no_time() -> None:
+    assert "min left" not in show([GridEvent(cell, "kept") for cell in CELLS], terminal=True)
+
+
+def test_expected_seconds_are_positive_and_shortest_for_gdpp() -> None:
+    seconds = {cell: expected_seconds(cell) for cell in grid_cells()}
+    least = min(seconds.values())
+    assert least > 0
+    assert all(seconds[cell] == least for cell in seconds if cell.model == "gdpp")

@@ -1,0 +1,301 @@
+"""Table 1: verdicts at the rounding of the printed numbers, the record and its texts, and the measurement itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import ridgeformer as rf
+from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
+from ridgeformer.core.predictor import Predictor
+from ridgeformer.evaluation.compare import compare
+from ridgeformer.reproduction import table1_text
+from ridgeformer.reproduction.cells import PRIORS, Cell
+from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.reproduction.table1 import Entry, Table1, measure_table1
+
+SEQUENCES = 2000
+
+
+def entry(method: str, layers: int | None, noise: str, loss: float, diverged: int = 0) -> Entry:
+    numbers = (loss, loss / 10, loss / 2, loss * 3, loss * 9)
+    return Entry(method, layers, noise, *numbers, diverged, printed_loss(method, layers, noise), loss / 0.04)
+
+
+@pytest.fixture
+def table() -> Table1:
+    """Made-up numbers: an infinite one, a zero, an exponent, a column in braces, and a cell that is missing."""
+    return Table1(
+        (
+            entry("full", 7, "categorical:1+3", 0.008),
+            replace(entry("gdpp", 1, "uniform:0", math.inf, diverged=3), bayes_ratio=None),
+            replace(entry("gdpp", 4, "uniform:0", 9.91e-05), bayes_ratio=None),
+            entry("full", 8, "uniform:5", 0.0444),
+            entry("gdpp", 1, "uniform:5", 0.9),
+            replace(entry("bayes", None, "uniform:5", 0.04), bayes_ratio=1.0),
+            entry("adarr", None, "uniform:5", 0.068),
+            entry("bayes", None, "uniform:0", 0.0),
+            entry("bayes", None, "categorical:1+3", 0.007),
+        ),
+        sequences=SEQUENCES,
+        seed=1,
+    )
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+# printed, half a unit of its last digit
+BOUNDARIES = {
+    ("gdpp", 1, "uniform:0"): (1.768, 5e-4),
+    ("gdpp", 4, "uniform:0"): (9.91e-05, 5e-8),
+    ("diag", 4, "uniform:0"): (1.19e-04, 5e-7),
+    ("full", 7, "uniform:0"): (2.50e-12, 5e-15),
+}
+
+
+@pytest.mark.parametrize("cell", BOUNDARIES)
+def test_verdict_changes_at_half_a_unit_of_the_last_printed_digit(cell: tuple[str, int, str]) -> None:
+    printed, half = BOUNDARIES[cell]
+    assert printed_loss(*cell) == printed
+    verdicts = {step: entry(*cell, printed + step * half).verdict for step in (-1.01, -0.99, 0.0, 0.99, 1.01)}
+    assert verdicts == {-1.01: "better", -0.99: "equal", 0.0: "equal", 0.99: "equal", 1.01: "worse"}
+
+
+def test_verdict_on_a_baseline_printed_as_zero_allows_three_decimals() -> None:
+    assert entry("adarr", None, "uniform:0", 4e-4).verdict == "equal"
+    assert entry("adarr", None, "uniform:0", 6e-4).verdict == "worse"
+
+
+def test_verdict_on_what_the_paper_does_not_have_is_empty() -> None:
+    assert entry("full", 8, "uniform:5", 0.04).verdict == ""
+    assert entry("bayes", None, "uniform:5", 0.04).verdict == ""
+
+
+def test_verdict_on_an_infinite_loss_is_worse() -> None:
+    assert entry("gdpp", 1, "uniform:0", math.inf).verdict == "worse"
+
+
+def test_verdicts_count_trained_models_only(table: Table1) -> None:
+    found = {verdict: [(e.method, e.layers) for e in entries] for verdict, entries in table.verdicts().items()}
+    printed = printed_loss("full", 7, "categorical:1+3")
+    assert printed is not None
+    assert printed > 0.0085  # else the first entry would not be better
+    assert found == {"better": [("full", 7), ("gdpp", 1)], "equal": [("gdpp", 4)], "worse": [("gdpp", 1)]}
+    assert [e.method for e in table.verdicts(["adarr"])["equal"]] == ["adarr"]
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def test_record_survives_json_and_back_with_infinite_losses(table: Table1) -> None:
+    text = json.dumps(table.as_json(), allow_nan=False)
+    values = json.loads(text)
+    assert Table1.from_json(values) == table
+    assert values["record"] == "table1"
+    assert values["entries"][1]["adjusted_loss"] is None
+    assert values["entries"][1]["verdict"] == "worse"
+
+
+def test_rows_and_columns_are_in_the_order_of_the_paper(table: Table1) -> None:
+    assert table.columns == ("uniform:0", "uniform:5", "categorical:1+3")
+    models = (("gdpp", 1, 1), ("gdpp", 4, 1), ("full", 7, 1), ("full", 8, 1))
+    assert table.rows == (*models, ("adarr", None, 1), ("bayes", None, 1))
+    mixed = [entry(kind, layers, noise, 1.0) for noise in PRIORS for layers in (2, 1) for kind in ("full", "gdpp")]
+    expected = (("gdpp", 1, 1), ("full", 1, 1), ("gdpp", 2, 1), ("full", 2, 1))
+    assert Table1(tuple(mixed), 2, 0).rows == expected
+    several = replace(entry("full", 1, "uniform:5", 1.0), heads=2)
+    assert Table1((several, *mixed), 2, 0).rows == (*expected, ("full", 1, 2))
+
+
+def test_models_beyond_the_paper_are_marked_and_told_apart_from_those_with_one_head(table: Table1) -> None:
+    several = replace(entry("full", 7, "uniform:5", 0.03), heads=2, printed=None)
+    deeper = entry("full", 12, "uniform:5", 0.039)
+    wider = Table1((*table.entries, several, deeper), table.sequences, table.seed)
+    assert wider.entry("full", 7, "uniform:5", heads=2) == several
+    assert wider.entry("full", 7, "categorical:1+3") == table.entry("full", 7, "categorical:1+3")
+    assert [e for e in wider.entries if e.beyond] == [several, deeper]
+    assert several.verdict == deeper.verdict == ""
+    text = table1_text.as_markdown(wider)
+    assert "| FULL 7 × 2 heads (ours) |  | **0.0300** |  |" in text
+    assert "| FULL 12 (ours) |  | 0.0390 |  |" in text
+    assert text.count("(ours)") == 2
+    assert Table1.from_json(json.loads(json.dumps(wider.as_json(), allow_nan=False))) == wider
+
+
+def test_best_of_a_column_leaves_out_the_bayes_limit(table: Table1) -> None:
+    assert table.best("uniform:5").layers == 8
+    assert table.best("uniform:0").layers == 4
+    assert table.best("categorical:1+3").method == "full"
+
+
+def test_entry_that_was_not_measured_is_none(table: Table1) -> None:
+    assert table.entry("diag", 1, "uniform:5") is None
+    found = table.entry("bayes", None, "uniform:5")
+    assert found is not None
+    assert found.adjusted_loss == 0.04
+
+
+def test_csv_has_a_line_for_each_entry_with_all_its_digits(table: Table1) -> None:
+    rows = list(csv.DictReader(io.StringIO(table.as_csv())))
+    assert len(rows) == len(table.entries)
+    for row, expected in zip(rows, table.entries, strict=True):
+        assert float(row["adjusted_loss"]) == expected.adjusted_loss
+        assert float(row["maximum"]) == expected.maximum
+        assert row["verdict"] == expected.verdict
+        assert row["layers"] == ("" if expected.layers is None else str(expected.layers))
+        assert row["noise"] == expected.noise
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (math.inf, "∞"), (2.5e-12, "2.50e-12"), (0.00049, "4.90e-04"), (0.0444, "0.0444"), (1.768, "1.768")],
+)
+def test_number_has_at_most_four_digits(value: float, text: str) -> None:
+    assert table1_text.number(value) == text
+
+
+def test_markdown_is_a_table_with_as_many_cells_in_every_line(table: Table1) -> None:
+    text = table1_text.as_markdown(table)
+    lines = text.splitlines()
+    assert len(lines) == 2 + len(table.rows)
+    assert {line.count("|") for line in lines} == {len(table.columns) + 2}
+    assert lines[0] == "|  | U0 | U5 | {1,3} |"
+    assert set(lines[1]) == set("|- ")
+    assert lines[3] == "| GD++ 4 | **9.91e-05** (9.91e-05) |  |  |"
+    assert lines[2].startswith("| GD++ 1 | ∞ (1.768) | 0.900 (0.907) |")
+    assert lines[-1] == "| Bayes limit | 0 | 0.0400 | 0.0070 |"
+    assert text.count("**") == 2 * len(table.columns)
+
+
+def braces_balance(text: str) -> bool:
+    """Whether every TeX group that is opened is closed, escaped braces aside."""
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", text):
+        depth += 1 if brace == "{" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def test_latex_is_a_tabular_with_balanced_braces_and_escaped_ones_in_heads(table: Table1) -> None:
+    text = table1_text.as_latex(table)
+    assert braces_balance(text)
+    assert not braces_balance(text.replace(r"\{", "{", 1))  # the control
+    assert text.startswith(r"\begin{tabular}{lrrr}")
+    assert text.endswith("\\end{tabular}\n")
+    assert r"$\sigma$ & U0 & U5 & $\{1,3\}$ \\" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(body) == 1 + len(table.rows)
+    assert {line.count("&") for line in body} == {len(table.columns)}
+    assert text.count("$") % 2 == 0
+    assert r"$\infty$" in text
+    assert "∞" not in text
+    assert r"\textbf{9.91e-05} {\footnotesize(9.91e-05)}" in text
+    assert not re.search(r"(?<!\\)[%#_]", text)
+
+
+def test_terminal_shows_ours_over_the_papers(table: Table1) -> None:
+    console = Console(width=120, file=io.StringIO(), color_system=None)
+    with console.capture() as captured:
+        console.print(table1_text.terminal_table(table))
+    lines = captured.get().splitlines()
+    at = next(number for number, line in enumerate(lines) if "GD++ 1" in line)
+    assert "∞" in lines[at]
+    assert "1.768" in lines[at + 1]
+    assert "{1,3}" in captured.get()
+
+
+def test_terminal_colours_say_the_verdict(table: Table1) -> None:
+    cells = [cell for column in table1_text.terminal_table(table).columns for cell in column.cells]
+    assert "[red]∞[/]\n[dim]1.768[/]" in cells
+    assert "[bold default]9.91e-05[/]\n[dim]9.91e-05[/]" in cells
+    assert "[green]0.900[/]\n[dim]0.907[/]" in cells
+
+
+# --- the measurement --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuning takes seconds, and what the parameters are does not matter here."""
+    monkeypatch.setattr(ConstRR, "tuned", lambda task: ConstRR(2.0))
+    monkeypatch.setattr(TunedRR, "tuned", lambda task: TunedRR(1.5, 2.5))
+
+
+def gdpp(layers: int, scale: float = 0.05, seed: int = 0) -> rf.LinearTransformer:
+    return rf.LinearTransformer.init("gdpp", layers=layers, dim=10, scale=scale, seed=seed, dtype=np.float64)
+
+
+@pytest.mark.usefixtures("_tuned")
+def test_measurement_is_compare_and_evaluate_on_the_same_sequences() -> None:
+    models = {Cell("gdpp", 2, "uniform:5"): gdpp(2), Cell("gdpp", 1, "uniform:5"): gdpp(1)}
+    others = {Cell("gdpp", 1, "uniform:5", 1): gdpp(1, seed=1), Cell("gdpp", 1, "uniform:4"): gdpp(1)}
+    chunks: list[tuple[str, int]] = []
+    found = measure_table1(
+        models | others, ["uniform:5"], SEQUENCES, seed=3, on_chunk=lambda noise, done: chunks.append((noise, done))
+    )
+    assert (found.sequences, found.seed) == (SEQUENCES, 3)
+    assert chunks[-1] == ("uniform:5", SEQUENCES)
+    assert found.rows == (
+        ("gdpp", 1, 1),
+        ("gdpp", 2, 1),
+        *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")),
+    )
+    task = rf.Task(noise="uniform:5")
+    named: dict[str, Predictor] = {
+        "1": gdpp(1),
+        "2": gdpp(2),
+        "c": ConstRR(2.0),
+        "a": AdaRR(),
+        "t": TunedRR(1.5, 2.5),
+        "b": Bayes(task.prior),
+    }
+    expected = compare(named, task, SEQUENCES, seed=3).evaluations
+    for row, evaluation in zip(found.entries, expected.values(), strict=True):
+        assert {
+            name: asdict(row)[name] for name in ("adjusted_loss", "standard_error", "median", "p99", "maximum")
+        } == {
+            name: getattr(evaluation, name) for name in ("adjusted_loss", "standard_error", "median", "p99", "maximum")
+        }
+        assert row.bayes_ratio == pytest.approx(evaluation.adjusted_loss / expected["b"].adjusted_loss)
+        assert row.printed == printed_loss(row.method, row.layers, row.noise)
+    alone = rf.evaluate(gdpp(2), task, SEQUENCES, seed=3)
+    assert found.entries[1].adjusted_loss == pytest.approx(alone.adjusted_loss, rel=1e-9)
+    other = rf.evaluate(gdpp(2), task, SEQUENCES, seed=4)
+    assert found.entries[1].adjusted_loss != pytest.approx(other.adjusted_loss, rel=1e-3)  # the control
+
+
+@pytest.mark.usefixtures("_tuned")
+def test_measurement_of_a_model_that_explodes_is_null_in_json_and_survives() -> None:
+    model = gdpp(8, scale=3.0)
+    found = measure_table1({Cell("gdpp", 8, "uniform:5"): model}, ["uniform:5"], 300)
+    first = found.entries[0]
+    assert first.adjusted_loss == math.inf
+    assert first.diverged > 0
+    assert "∞" in table1_text.as_markdown(found)
+    assert found.best("uniform:5").method != "gdpp"
+    back = Table1.from_json(json.loads(json.dumps(found.as_json(), allow_nan=False)))
+    assert back.entries[1:] == found.entries[1:]
+    assert replace(back.entries[0], bayes_ratio=None) == replace(first, bayes_ratio=None)
+
+
+@pytest.mark.usefixtures("_tuned")
+def test_measurement_without_noise_has_no_ratio_to_a_limit_of_zero() -> None:
+    found = measure_table1({Cell("gdpp", 1, "uniform:0"): gdpp(1)}, ["uniform:0"], 200)
+    bayes = found.entry("bayes", None, "uniform:0")
+    assert bayes is not None
+    assert bayes.adjusted_loss < 1e-20
+    for row in found.entries:
+        assert row.bayes_ratio is None or math.isfinite(row.bayes_ratio)
+    json.dumps(found.as_json(), allow_nan=False)

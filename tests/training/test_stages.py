@@ -1,0 +1,181 @@
+"""Stages: what each kind does, which result is kept, and that results do not depend on threads."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, trail_of, train_short
+
+import ridgeformer as rf
+from ridgeformer.training import StepInfo, TrainConfig, train
+from ridgeformer.training.adam_stage import AdamStage
+from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.recipes import stages_of
+from ridgeformer.training.spectral import SpectralStage, fit_spectrum
+from ridgeformer.training.stages import Run
+from ridgeformer.training.train import complete
+
+# --- runs of the recipes themselves -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "layers", "rate"), [("diag", 1, 1e-2), ("full", 4, 1e-2)])
+def test_training_learns_and_calls_back_after_every_step(model: str, layers: int, rate: float) -> None:
+    infos: list[StepInfo] = []
+    config = TrainConfig(
+        kind=model, layers=layers, dim=2, examples=6, steps=200, batch=64, sequences=5000, noise="uniform:2", rate=rate
+    )
+    result = train(config, callbacks=infos.append)
+    steps = {stage.name: stage.steps for stage in stages_of(config)}
+    for before, after in itertools.pairwise(infos):
+        # Every step is reported; a stage that converges early counts its remaining steps as done.
+        assert after.total == before.total + 1 or after.step == steps[after.stage]
+    assert infos[0].total == 1
+    assert infos[-1].total == result.steps == sum(steps.values())
+    zero = rf.LinearTransformer.init(model, layers=layers, dim=2, scale=0.0)
+    # One layer of gradient descent is far better than predicting zero; by how much depends on the task. The median,
+    # since two hundred steps are not enough to control the tail.
+    assert result.evaluation.median < 0.5 * rf.evaluate(zero, config.task, 5000).median
+
+
+@pytest.mark.parametrize("noise", ["fixed:1", "fixed:0"])
+@pytest.mark.parametrize(("model", "layers"), [("gdpp", 1), ("diag", 1), ("full", 4)])
+@pytest.mark.parametrize("recipe", ["fast", "paper"])
+def test_every_recipe_runs_on_other_sizes_and_heads(model: str, layers: int, recipe: str, noise: str) -> None:
+    sizes = {"layers": layers, "heads": 2, "dim": 4, "examples": 3, "steps": 4, "batch": 32, "sequences": 50}
+    config = TrainConfig(kind=model, recipe=recipe, noise=noise, **sizes)  # type: ignore[arg-type]
+    stages = tuple(SHORT_FIT if isinstance(stage, SpectralStage) else stage for stage in stages_of(config))
+    result = complete(Run(config, stages, ranked_on=4096))
+    assert np.isfinite(result.evaluation.adjusted_loss)
+    assert result.model.dtype == config.dtype
+    assert (result.model.kind, result.model.layers, result.model.heads) == (model, layers, 2)
+
+
+@pytest.mark.parametrize("config", [ADAM, POOLS, SPECTRAL, LARGER], ids=lambda config: f"{config.kind}, {config.noise}")
+def test_training_does_not_depend_on_the_number_of_threads(config: TrainConfig) -> None:
+    one, two = (train_short(short_run(replace(config, seed=1), threads=threads)) for threads in (1, 2))
+    np.testing.assert_array_equal(one.model.flatten(), two.model.flatten())
+    assert one.history == two.history
+
+
+# --- pool stages ------------------------------------------------------------------------------------------------------
+
+
+def test_pool_stages_only_ever_lower_the_loss_of_their_pool_and_end_when_converged() -> None:
+    run, early = short_run(POOLS), 0
+    trail = trail_of(run)
+    for stage in run.stages:
+        if isinstance(stage, PoolStage):
+            infos = [info for _, info in trail if info.stage == stage.name]
+            assert (np.diff([info.loss for info in infos]) <= 0).all()
+            assert infos[-1].step == stage.steps
+            assert all(info.loss == info.smoothed for info in infos)
+            assert all(0 <= info.rate <= 1 for info in infos)
+            assert not any(info.skipped or info.rewound for info in infos)
+            early += len(infos) < stage.steps
+    assert early  # at least one converges early
+    assert trail[-1][1].total == run.total_steps
+
+
+def test_curvature_is_part_of_the_state_in_pool_stages_only() -> None:
+    run = short_run(POOLS)
+    for state, info in trail_of(run):
+        within_pool = not run.finished(state) and isinstance(run.stages[state.stage], PoolStage) and state.step > 0
+        assert (state.curvature is not None) == within_pool, info
+
+
+def test_pool_stage_of_a_float32_run_works_in_float64() -> None:
+    assert POOLS.dtype == "float32"
+    pool = [state.vector for state, _ in trail_of(short_run(POOLS)) if state.curvature is not None]
+    assert all(vector.dtype == np.float64 for vector in pool)
+    assert any((vector != vector.astype(np.float32)).any() for vector in pool)
+
+
+def test_pool_of_a_stage_is_the_same_whenever_it_is_drawn_again() -> None:
+    """A process that takes over in the middle of a stage draws the pool from the weights that it started from."""
+    for config in (POOLS, SPECTRAL):
+        trail = trail_of(short_run(config))
+        for (before, _), (after, _) in itertools.pairwise(trail):
+            if before.curvature is not None and before.step % 7 == 3:
+                again, _ = short_run(config).step(before)
+                np.testing.assert_array_equal(again.vector, after.vector)
+
+
+# --- models of a smaller kind as a start ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "heads"), [("gdpp", 1), ("diag", 2), ("full", 2)])
+def test_spectral_stage_takes_over_the_best_gdpp_model(model: str, heads: int) -> None:
+    config = replace(POOLS, kind=model, heads=heads)
+    run = short_run(config, [SHORT_FIT], ranked_on=65_536)
+    ((state, info),) = trail_of(run)
+    assert (info.step, info.total, info.skipped) == (1, 1, False)
+    result, expected = run.model(state), fit_spectrum(config.task, config.layers, config.seed, None, 2, 50)
+    assert (result.kind, result.heads, result.dtype.name) == (model, heads, "float32")
+    for result_side, expected_side in zip(result.attention_matrices(), expected.attention_matrices(), strict=True):
+        np.testing.assert_array_equal(result_side[:, :1], expected_side.astype(np.float32))
+    context = config.task.draw_contexts(100, seed=1).context
+    # The same function, whatever further heads hold; float32 rounds to 6e-8.
+    np.testing.assert_allclose(
+        rf.context_weights(result.astype(np.float64), context), rf.context_weights(expected, context), atol=1e-5
+    )
+    fresh = rf.evaluate(expected, config.task, 20_000)
+    assert info.loss == pytest.approx(fresh.adjusted_loss, rel=0.1)  # saturated, and on other sequences
+
+
+def test_stage_with_the_smaller_origin_takes_over_the_result_of_a_run_of_the_smaller_kind() -> None:
+    run, alone = short_run(LARGER), short_run(replace(LARGER, kind="diag"), SMALLER)
+    state, info = next((state, info) for state, info in trail_of(run) if state.kind == "full")
+    smaller = alone.model(trail_of(alone)[-1][0])
+    np.testing.assert_array_equal(state.vector, smaller.embed("full").flatten())
+    np.testing.assert_array_equal(state.best_vector, state.vector)
+    assert (info.stage, info.total, state.step) == ("diagonal, stretched", 16, 0)
+    assert state.best_score == run.score("full", state.vector)
+
+
+def test_result_of_a_run_that_stops_within_the_smaller_kind_is_of_the_larger_one() -> None:
+    run = short_run(LARGER)
+    state, _ = run.step(run.start())
+    assert (state.kind, run.model(state).kind) == ("diag", "full")
+
+
+# --- which result is kept ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "scores", "kept"),
+    [
+        (0.0, [2.0, 1.0], 1),
+        (0.0, [1.0, 1.0], 1),
+        (0.0, [1.0, 1.01], 0),
+        (0.1, [1.0, 1.09], 1),
+        (0.1, [1.0, 1.11], 0),
+    ],
+)
+def test_result_of_a_stage_is_kept_when_it_is_no_worse_than_its_tolerance_allows(
+    tolerance: float, scores: list[float], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adam = AdamStage(name="first", steps=2, rate=1e-3, batch=8, origin="init", init_scale=0.02)
+    answers = iter(scores)
+    monkeypatch.setattr(Run, "score", lambda *arguments: next(answers))
+    trail = trail_of(short_run(ADAM, [adam, replace(adam, name="second", origin="previous", tolerance=tolerance)]))
+    state, ends = trail[-1][0], [state.vector for state, info in trail if info.step == 2]
+    np.testing.assert_array_equal(state.best_vector, ends[kept])
+    assert state.best_score == scores[kept]
+    assert not np.array_equal(ends[0], ends[1])
+
+
+def test_stage_starts_where_it_says() -> None:
+    adam = AdamStage(name="one", steps=1, rate=0.5, batch=8, origin="init", init_scale=0.02, warmup=1)
+    origins = ("init", "init", "previous", "best")
+    run = short_run(ADAM, [replace(adam, name=str(number), origin=origin) for number, origin in enumerate(origins)])
+    trail = [state for state, _ in trail_of(run)]
+    fresh = [run.fresh("full", number, 0.02).flatten() for number in (0, 1)]
+    np.testing.assert_array_equal(trail[0].vector, fresh[1])  # the state after a stage holds the start of the next
+    assert not np.array_equal(fresh[0], fresh[1])
+    assert trail[1].step == 0
+    np.testing.assert_array_equal(trail[2].vector, trail[2].best_vector)
+    assert not np.array_equal(trail[1].vector, trail[0].vector)
+    assert trail[2].adam.count == 0

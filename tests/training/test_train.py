@@ -1,0 +1,349 @@
+"""`train`: runs resumed bit for bit after interruptions, guarded against damage and full disks; bad arguments."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import plans
+import pytest
+from plans import ADAM, CONFIGS, GDPP, WARM, StopAfter, fingerprint, short_run, train_short
+
+from ridgeformer import InputError, LinearTransformer
+from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError
+from ridgeformer.training import run_directory as run_directory_module
+from ridgeformer.training.quasi_newton import QuasiNewton
+from ridgeformer.training.run_directory import RunDirectory
+from ridgeformer.training.state import TrainState, load_checkpoint
+
+
+class Whole(NamedTuple):
+    """A run without interruption."""
+
+    config: TrainConfig
+    files: dict[str, str]
+    totals: list[int]
+    """After every step."""
+    borders: list[int]
+    """After every stage."""
+    curvature: dict[int, QuasiNewton]
+    """By total, inside pool stages."""
+
+
+@pytest.fixture(scope="module")
+def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
+    runs = {}
+    for name, config in CONFIGS.items():
+        folder = tmp_path_factory.mktemp("whole") / "run"
+        train_short(config, folder)
+        trail = plans.trail_of(short_run(config))
+        runs[name] = Whole(
+            config,
+            fingerprint(folder),
+            [info.total for _, info in trail],
+            [info.total for state, info in trail if state.step == 0],
+            {state.total: state.curvature for state, _ in trail if state.curvature is not None},
+        )
+    return runs
+
+
+def cut_run(config: TrainConfig, folder: Path, cuts: list[int]) -> None:
+    """A run stopped after each of these totals, and resumed."""
+    for number, cut in enumerate(cuts):
+        with pytest.raises(TrainingInterruptedError, match="ridgeformer train --resume"):
+            train_short(config, folder, resume=number > 0, callbacks=[StopAfter(cut)])
+    train_short(config, folder, resume=True)
+
+
+def forgetting(monkeypatch: pytest.MonkeyPatch, change: Callable[[TrainState], TrainState]) -> None:
+    """Let checkpoints come back changed."""
+
+    def forgetful(path: Path) -> tuple[TrainState, int]:
+        state, length = load_checkpoint(path)
+        return change(state), length
+
+    monkeypatch.setattr(run_directory_module, "load_checkpoint", forgetful)
+
+
+# --- what the runs consist of -----------------------------------------------------------------------------------------
+
+
+def test_short_runs_have_every_kind_of_stage_and_state(whole_runs: dict[str, Whole]) -> None:
+    pools, spectral = whole_runs["pools"], whole_runs["spectral"]
+    for whole in whole_runs.values():
+        assert len(whole.borders) == len(short_run(whole.config).stages)
+        assert len(set(whole.files.values())) == 4
+    assert len(pools.curvature) > 30
+    assert len(spectral.curvature) > 20
+    assert any(known.stalled for known in pools.curvature.values())
+    assert any(b - a > 1 for a, b in zip(pools.totals, pools.totals[1:], strict=False))  # a stage that converged early
+    assert max(len(known.steps) for known in pools.curvature.values()) > 10
+
+
+# --- resuming ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_after_every_single_step_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, whole_runs: dict[str, Whole]
+) -> None:
+    whole = whole_runs[name]
+    cut_run(whole.config, tmp_path / "run", whole.totals)
+    assert fingerprint(tmp_path / "run") == whole.files
+
+
+@pytest.mark.parametrize("side", [-1, 0, 1])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_once_at_or_beside_the_end_of_any_stage_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, side: int, whole_runs: dict[str, Whole]
+) -> None:
+    whole = whole_runs[name]
+    for number, border in enumerate(whole.borders):
+        place = whole.totals.index(border) + side
+        if 0 <= place < len(whole.totals):
+            cut_run(whole.config, tmp_path / str(number), [whole.totals[place]])
+            assert fingerprint(tmp_path / str(number)) == whole.files
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_run_cut_at_several_random_places_equals_an_uninterrupted_one(
+    tmp_path: Path, name: str, whole_runs: dict[str, Whole]
+) -> None:
+    whole = whole_runs[name]
+    rng = np.random.default_rng(len(name))
+    for number in range(4):
+        cuts = sorted(rng.choice(whole.totals, size=3, replace=False).tolist())
+        cut_run(whole.config, tmp_path / str(number), cuts)
+        assert fingerprint(tmp_path / str(number)) == whole.files
+
+
+def test_run_of_one_spectral_stage_resumes_before_and_after_it(tmp_path: Path) -> None:
+    """All of a GD++ run is one step; before it there is no checkpoint, after it only the measurement is left."""
+    train_short(GDPP, tmp_path / "whole")
+    RunDirectory(tmp_path / "before").create(GDPP, overwrite=False)
+    train_short(GDPP, tmp_path / "before", resume=True)
+    cut_run(GDPP, tmp_path / "after", [1])
+    assert fingerprint(tmp_path / "before") == fingerprint(tmp_path / "whole")
+    assert fingerprint(tmp_path / "after") == fingerprint(tmp_path / "whole")
+
+
+def test_run_from_a_given_model_resumes_from_its_own_copy_of_it(tmp_path: Path) -> None:
+    original = tmp_path / "given.safetensors"
+    config = replace(WARM, start=str(original))
+    infos: list[StepInfo] = []
+    for folder in ("whole", "cut"):
+        LinearTransformer.init("gdpp", layers=1, dim=3, scale=0.05).save(original)
+        if folder == "whole":
+            train_short(config, tmp_path / folder, callbacks=[infos.append])
+            continue
+        with pytest.raises(TrainingInterruptedError):
+            train_short(config, tmp_path / folder, callbacks=[StopAfter(4)])
+        original.unlink()
+        for total in (6, 10, 13, 20):
+            with pytest.raises(TrainingInterruptedError):
+                train_short(config, tmp_path / folder, resume=True, callbacks=[StopAfter(total)])
+        train_short(config, tmp_path / folder, resume=True)
+    assert len({info.stage for info in infos}) == 3
+    assert fingerprint(tmp_path / "cut") == fingerprint(tmp_path / "whole")
+
+
+def test_finished_run_resumed_again_changes_nothing(tmp_path: Path, whole_runs: dict[str, Whole]) -> None:
+    whole = whole_runs["pools"]
+    for resume in (False, True):
+        train_short(whole.config, tmp_path / "run", resume=resume)
+        assert fingerprint(tmp_path / "run") == whole.files
+
+
+# --- negative controls: what the tests above compare does depend on every part of the state ---------------------------
+
+
+def forget(name: str) -> Callable[[TrainState], TrainState]:
+    """Take this field from a blank state."""
+    return lambda state: replace(state, **{name: getattr(TrainState.start(np.zeros_like(state.vector)), name)})
+
+
+@pytest.mark.parametrize("lost", ["adam", "memory", "total", "vector", "step"])
+def test_resume_without_part_of_the_state_is_not_the_same_run(
+    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(monkeypatch, forget(lost))
+    cut_run(ADAM, tmp_path / "run", [35])  # within the main stage, after its first pool of hard contexts
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
+
+
+@pytest.mark.parametrize("lost", ["best_vector", "best_score"])
+def test_resume_without_what_is_known_of_the_best_stage_is_not_the_same_run(
+    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting(monkeypatch, forget(lost))
+    cut_run(ADAM, tmp_path / "run", [12])  # within the second start, which is worse than the first
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
+
+
+CURVATURE: dict[str, Callable[[QuasiNewton], QuasiNewton | None]] = {
+    "all of it": lambda known: None,
+    "the pairs": lambda known: replace(known, steps=known.steps[:0], changes=known.changes[:0]),
+    "the oldest pair": lambda known: replace(known, steps=known.steps[1:], changes=known.changes[1:]),
+    "the order of the pairs": lambda known: replace(known, steps=known.steps[::-1], changes=known.changes[::-1]),
+    "the steps": lambda known: replace(known, steps=known.changes),
+    "the changes": lambda known: replace(known, changes=known.steps),
+    "the gradient": lambda known: replace(known, gradient=np.zeros_like(known.gradient)),
+    "the scale": lambda known: replace(known, scale=np.ones_like(known.scale)),
+    "the value": lambda known: replace(known, value=float("-inf")),
+    "precision": lambda known: replace(known, gradient=known.gradient.astype(np.float32).astype(np.float64)),
+}
+
+
+@pytest.mark.parametrize("lost", CURVATURE)
+@pytest.mark.parametrize("name", ["pools", "spectral"])
+def test_resume_without_part_of_the_curvature_is_not_the_same_run(
+    tmp_path: Path, name: str, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs[name]
+    cut = next(total for total, known in whole.curvature.items() if len(known.steps) >= 4)
+
+    def change(state: TrainState) -> TrainState:
+        assert state.curvature is not None
+        return replace(state, curvature=CURVATURE[lost](state.curvature))
+
+    forgetting(monkeypatch, change)
+    cut_run(whole.config, tmp_path / "run", [cut])
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole.files["model.safetensors"]
+
+
+def test_resume_without_the_count_of_stalled_iterations_is_not_the_same_run(
+    tmp_path: Path, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs["pools"]
+    cut = next(total for total, known in whole.curvature.items() if known.stalled == 2)
+
+    def change(state: TrainState) -> TrainState:
+        assert state.curvature is not None
+        return replace(state, curvature=replace(state.curvature, stalled=0))
+
+    forgetting(monkeypatch, change)
+    cut_run(whole.config, tmp_path / "run", [cut])
+    assert fingerprint(tmp_path / "run") != whole.files  # it goes on where the other one had converged
+
+
+def test_resume_without_the_weights_a_sifted_pool_was_chosen_by_is_not_the_same_run(
+    tmp_path: Path, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_runs["spectral"]
+    forgetting(monkeypatch, lambda state: replace(state, safe_vector=state.vector))
+    cut_run(whole.config, tmp_path / "run", [whole.totals[12]])
+    assert whole.totals[12] in whole.curvature
+    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole.files["model.safetensors"]
+
+
+# --- a real process, killed -------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+from plans import train_short
+from ridgeformer.training import TrainConfig
+folder = Path(sys.argv[1])
+config = TrainConfig.from_json(json.loads(sys.argv[2]))
+train_short(config, folder, resume=(folder / "config.json").exists(), checkpoint_seconds=0.0,
+            callbacks=[lambda info: time.sleep(0.02)])
+"""
+
+
+@pytest.mark.parametrize(("name", "stages"), [("pools", [0, 2, 4]), ("larger", [1])])
+def test_run_killed_by_sigkill_in_several_stages_resumes_to_the_same_files(
+    tmp_path: Path, name: str, stages: list[int], whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs[name], tmp_path / "run"
+    command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(whole.config.as_json())]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    begins = [0, *whole.borders]
+    for stage in stages:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        aim = whole.totals[min(whole.totals.index(begins[stage]) + 3 if stage else 2, len(whole.totals) - 2)]
+        while process.poll() is None and newest_checkpoint(folder) < aim:
+            time.sleep(0.002)
+        assert process.poll() is None
+        time.sleep(0.013 * stage)  # anywhere in a step, or in a checkpoint that is being written
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert begins[stage] < newest_checkpoint(folder) < whole.totals[-1]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert fingerprint(folder) == whole.files
+
+
+def newest_checkpoint(folder: Path) -> int:
+    names = [path.stem for path in folder.glob("checkpoints/step-*.safetensors")]
+    return max((int(name.removeprefix("step-")) for name in names), default=0)
+
+
+# --- damage, disks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "drop curvature"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_resume_with_damaged_newest_checkpoint_goes_back_to_the_one_before_and_says_so(
+    tmp_path: Path, damage: str, name: str, whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs[name], tmp_path / "run"
+    cut = max(whole.curvature, default=40) - 3 if name == "pools" else whole.totals[len(whole.totals) // 2]
+    with pytest.raises(TrainingInterruptedError):
+        train_short(whole.config, folder, callbacks=[StopAfter(cut)], checkpoint_seconds=0.0)
+    newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
+    data = newest.read_bytes()
+    spoiled = {
+        "truncate": data[: len(data) // 2],
+        "flip": b"\xff" * 16 + data[16:],
+        "empty": b"",
+        "drop curvature": data.replace(b"curvature_scale", b"curvature_scalf"),
+    }[damage]
+    if spoiled == data:
+        pytest.skip("no curvature in an Adam stage")
+    newest.write_bytes(spoiled)
+    messages: list[str] = []
+    train_short(whole.config, folder, resume=True, on_message=messages.append)
+    assert len(messages) == 1
+    assert newest.name in messages[0]
+    assert fingerprint(folder) == whole.files
+
+
+def test_resume_with_every_checkpoint_damaged_starts_again_and_says_so(
+    tmp_path: Path, whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs["pools"], tmp_path / "run"
+    with pytest.raises(TrainingInterruptedError):
+        train_short(whole.config, folder, callbacks=[StopAfter(20)], checkpoint_seconds=0.0)
+    for path in (folder / "checkpoints").iterdir():
+        path.write_bytes(b"nonsense")
+    messages: list[str] = []
+    train_short(whole.config, folder, resume=True, on_message=messages.append)
+    assert len(messages) == 3
+    assert fingerprint(folder) == whole.files
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_full_disk_is_one_clear_error_and_keeps_earlier_checkpoints(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, whole_runs: dict[str, Whole]
+) -> None:
+    whole, folder = whole_runs[name], tmp_path / "run"
+    with pytest.raises(TrainingInterruptedError):
+        train_short(whole.config, folder, callbacks=[StopAfter(whole.totals[5])])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _disk_full)
+        with pytest.raises(InputError, match="No space left on device"):
+            train_short(whole.config, folder, resume=True, checkpoint_seconds=0.0)
+    train_short(whole.config, folder, resume=True)
+    assert fingerprint(folder) == whole.files
+
+
+def _disk_full(handle: int) -> None:
+    raise OSError(28, "No space left on device")

@@ -1,0 +1,94 @@
+"""Write the measured parts of our own pages, from what the commands of the package left on disk.
+
+ridgeformer reproduce --train --sequences 1000000 --out reproduction
+python tools/write_docs.py reproduction reproduction                       # docs/reproduction.md
+
+ridgeformer reproduce --baselines --sequences 1000000 --json baselines.json
+python tools/write_docs.py evaluation baselines.json                       # docs/evaluation.md
+
+ridgeformer bench --training --ablations --json trials.json
+python tools/write_docs.py training trials.json                            # docs/training.md
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tyro
+from reproduction_page import reproduction_blocks
+
+from ridgeformer.core.storage import write_whole
+from ridgeformer.core.validation import InputError, RidgeformerError
+from ridgeformer.reproduction.baseline_check import BaselineReport
+from ridgeformer.reproduction.results import read_record
+from ridgeformer.reproduction.training_targets import TrialsRecord
+
+_DOCS = Path(__file__).parents[1] / "docs"
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what stands between ``<!-- begin name -->`` and ``<!-- end name -->`` in a Markdown page."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    try:
+        before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    except OSError as failed:
+        raise InputError(f"Cannot read {page}: {failed.strerror or failed}.") from failed
+    _, closed, after = rest.partition(end)
+    if not closed:
+        raise InputError(f"{page} has no place for a table: the lines {begin} and {end}.")
+    write_whole(page, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
+
+
+def reproduction(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "reproduction.md") -> None:
+    """Table 1, the cells worse than printed, those beyond the paper, the claims, and how long training took.
+
+    Args:
+        folder: Where 'ridgeformer reproduce' left its results; with --train, also the runs.
+        page: The page to write into.
+    """
+    for name, text in reproduction_blocks(folder).items():
+        replace_block(page, name, text)
+
+
+def evaluation(file: tyro.conf.Positional[Path], page: Path = _DOCS / "evaluation.md") -> None:
+    """Baselines against the paper's and against the Bayes limit.
+
+    Args:
+        file: What 'ridgeformer reproduce --baselines --json FILE' wrote.
+        page: The page to write into.
+    """
+    report = read_record(BaselineReport, file, "ridgeformer reproduce --baselines --json")
+    cells, limits = report.tables()
+    replace_block(page, "baseline cells", f"On {report.sequences:,} sequences:\n\n{cells.markdown()}")
+    replace_block(page, "Bayes limits", f"On {report.sequences // 2:,} sequences:\n\n{limits.markdown()}")
+
+
+def training(file: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md") -> None:
+    """Times to target and what the ingredients of the recipes are worth; what was not measured stays as it is.
+
+    Args:
+        file: What 'ridgeformer bench --training --ablations --json FILE' wrote.
+        page: The page to write into.
+    """
+    record = read_record(TrialsRecord, file, "ridgeformer bench --training --ablations --json")
+    machine = f"{record.machine.get('cores')} cores of {record.machine.get('cpu')}"
+    machine += "" if record.others is None else f", of which other processes used {record.others:.0%} meanwhile"
+    for name, table in zip(("time to target", "ablations"), record.tables(), strict=True):
+        if table.rows:
+            replace_block(page, name, f"Measured on {machine}.\n\n{table.markdown()}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write one page; the exit code."""
+    pages = {"reproduction": reproduction, "evaluation": evaluation, "training": training}
+    try:
+        tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)
+    except RidgeformerError as wrong:
+        sys.stderr.write(f"write_docs: {wrong}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
