@@ -2,54 +2,103 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from prose import bullet, claim, paragraph, table
-
-from ridgeformer.analysis.ablation import Ablation
-from ridgeformer.analysis.distil import Algorithm
-from ridgeformer.analysis.explanation import Explanation
-from ridgeformer.analysis.few_constants import TOLERANCE, Description, Simplest
-from ridgeformer.analysis.omega import inert
-from ridgeformer.analysis.travel import Journey, energy_decay
+from ridgeformer.analysis import Ablation, Algorithm, Explanation, Simplest
+from ridgeformer.analysis.diagonal import inert
+from ridgeformer.analysis.few_constants import TOLERANCE, Description
+from ridgeformer.core.task import Task
+from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.evaluation import Evaluation
 
 THREE, FOUR = "last ω_yx = a r^L", "ω_xy = ω_xx"
 """Names of the forms that the page speaks of."""
 _EXPLODES = 10.0  # a mean loss beyond it comes from a few sequences; predicting zero costs 3.4
+_WIDTH = 120
 
 
-def named(found: Simplest, name: str) -> Description:
+@dataclass(frozen=True)
+class Journey:
+    """A form of few constants on another task, or at another depth."""
+
+    task: Task
+    layers: int
+    unchanged: Evaluation
+    """With the constants of the first task, in the units of this one."""
+    refitted: Evaluation
+    constants: tuple[float, ...]
+    """After refitting."""
+    free: Evaluation
+    """With all ω fitted, starting from there."""
+    decay: float
+    """By which factor λ falls in a layer of the refitted model, with little noise."""
+
+
+# --- blocks of Markdown -----------------------------------------------------------------------------------------------
+
+
+def claim(text: str, holds: bool) -> str:
+    """``text``, if it holds; otherwise the page cannot be written."""
+    if not holds:
+        raise RidgeformerError(f"This no longer holds, so the page is not written: {text}")
+    return text
+
+
+def paragraph(*sentences: str) -> str:
+    """One paragraph, wrapped."""
+    return textwrap.fill(" ".join(sentences), _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def bullet(*sentences: str) -> str:
+    """One item of a list, wrapped."""
+    return textwrap.fill(
+        "* " + " ".join(sentences), _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is aligned to the left, all others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+def named(simplest: Simplest, name: str) -> Description:
     """The form of this name."""
-    (description,) = [description for description in found.forms if description.name == name]
+    (description,) = [description for description in simplest.forms if description.name == name]
     return description
 
 
-def answer(found: Simplest, arguments: str) -> Iterator[str]:
-    """What was found, with the algorithm; ``arguments`` of the command that writes the page."""
-    three, four, trained, task = named(found, THREE), named(found, FOUR), found.trained, found.task
+def answer(simplest: Simplest, arguments: str) -> Iterator[str]:
+    """What was simplest, with the algorithm; ``arguments`` of the command that writes the page."""
+    three, four, trained, task = named(simplest, THREE), named(simplest, FOUR), simplest.trained, simplest.task
     a, e, r = (three.constants[name] for name in "aer")
-    seen, ratio = three.evaluation, three.evaluation.adjusted_loss / trained.adjusted_loss
+    measured, ratio = three.evaluation, three.evaluation.adjusted_loss / trained.adjusted_loss
     yield "# What it learned"
     yield paragraph(
-        f"Computed by `python -m what_it_learned {arguments}`, which does not write a sentence "
-        "whose numbers do not bear it out. Symbols are those of `src/ridgeformer/notation.py`. Losses are adjusted "
+        f"Computed by `python tools/what_it_learned.py {arguments}`, which does not write a sentence whose numbers do "
+        "not bear it out. Symbols are those of `src/ridgeformer/core/notation.py`. Losses are adjusted "
         f"losses, half squared errors less those of ridge regression that is told σ, on {trained.sequences:,} fresh "
         f"sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}) unless it says otherwise.",
     )
-    best = found.best
+    best = simplest.best
     yield paragraph(
         claim(
-            f"**Three constants do nearly what a trained four-layer diagonal model does**: {seen.adjusted_loss:.4f} ± "
-            f"{seen.standard_error:.4f} against {trained.adjusted_loss:.4f} ± {trained.standard_error:.4f}, "
-            f"{ratio - 1:+.1%}; 99 % of the sequences stay below {seen.p99:.3f} against {trained.p99:.3f}, and the "
-            f"largest is {seen.maximum:.2f} against {trained.maximum:.2f}.",
+            "**Three constants do nearly what a trained four-layer diagonal model does**: "
+            f"{measured.adjusted_loss:.4f} ± {measured.standard_error:.4f} against "
+            f"{trained.adjusted_loss:.4f} ± {trained.standard_error:.4f}, "
+            f"{ratio - 1:+.1%}; 99 % of the sequences stay below {measured.p99:.3f} against {trained.p99:.3f}, and the "
+            f"largest is {measured.maximum:.2f} against {trained.maximum:.2f}.",
             best is not None and best.count == 3 and ratio <= 1 + TOLERANCE and three.count == 3,
         ),
         claim(
-            f"The model itself has {found.trained_constants} numbers that matter: 16 ω, less 3 that one head ties to "
-            "the others and 2 in the last layer that nothing reads.",
-            found.trained_constants == 11,
+            f"The model itself has {simplest.trained_constants} numbers that matter: 16 ω, less 3 that one head ties "
+            "to the others and 2 in the last layer that nothing reads.",
+            simplest.trained_constants == 11,
         ),
         claim(
             f"With a fourth constant the description is as good as the model: {four.evaluation.adjusted_loss:.4f} ± "
@@ -92,27 +141,27 @@ def answer(found: Simplest, arguments: str) -> Iterator[str]:
     )
 
 
-def ladder(found: Simplest) -> Iterator[str]:
+def ladder(simplest: Simplest) -> Iterator[str]:
     """From many constants to few."""
-    trained = found.trained.adjusted_loss
+    trained = simplest.trained.adjusted_loss
     yield "## From 14 constants to three"
     yield paragraph(
         "With two heads all four ω of a layer are free, 14 in all. They were dropped one at a time, each time the one "
-        "whose absence hurts least once the others are fitted anew; then what was left was tied. All fits are on one "
+        "whose absence hurts least once the others are fitted again; then what was left was tied. All fits are on one "
         "pool of contexts, half of them with larger targets and less weight; none of it is among the sequences "
         "measured on.",
     )
-    rows = [_row("trained, one head", str(found.trained_constants), found.trained, trained)]
-    for seen in (*found.dropped, *found.forms):
-        count = f"{seen.count}, {seen.round_numbers} round" if seen.round_numbers else str(seen.count)
-        rows.append(_row(("control: " if seen.control else "") + seen.name, count, seen.evaluation, trained))
-    rows += [_row(name, "", seen, trained) for name, seen in found.references.items()]
+    rows = [_row("trained, one head", str(simplest.trained_constants), simplest.trained, trained)]
+    for form in (*simplest.dropped, *simplest.forms):
+        count = f"{form.count}, {form.round_numbers} round" if form.round_numbers else str(form.count)
+        rows.append(_row(("control: " if form.control else "") + form.name, count, form.evaluation, trained))
+    rows += [_row(name, "", measured, trained) for name, measured in simplest.references.items()]
     yield table(("description", "constants", "loss ± s.e.", "of trained", "p99", "largest"), rows)
     yield "\n".join(
-        bullet(f"**{seen.name}**{' (control)' if seen.control else ''}. {seen.statement}") for seen in found.forms
+        bullet(f"**{form.name}**{' (control)' if form.control else ''}. {form.statement}") for form in simplest.forms
     )
-    free, fewer = found.dropped[0].evaluation.adjusted_loss, found.dropped[1]
-    tuned, bayes = found.references["TunedRR"], found.references["Bayes"]
+    free, fewer = simplest.dropped[0].evaluation.adjusted_loss, simplest.dropped[1]
+    tuned, bayes = simplest.references["TunedRR"], simplest.references["Bayes"]
     yield paragraph(
         "What counts as a constant: every fitted number, and every round number put in its place. Not counted: n and "
         "d, which ω are dropped and which tied, the exponent of the last layer and the sign of its e. Those are "
@@ -134,15 +183,14 @@ def ladder(found: Simplest) -> Iterator[str]:
     yield "![Loss against the number of constants](figures/what-it-learned-ladder.svg)"
 
 
-def why(short: Explanation, three: Description, journeys: Sequence[tuple[Journey, float]]) -> Iterator[str]:
-    """How three constants can be enough; ``short`` is the model that has them."""
+def why(short: Explanation, three: Description, journeys: Sequence[Journey], decay: float) -> Iterator[str]:
+    """How three constants can be enough: in ``short``, the model that has them, λ falls by ``decay`` a layer."""
     a, r, task = three.constants["a"], three.constants["r"], short.task
     energy = {(step.layer, step.band): step.energy / task.dim for step in short.steps}
     low, high = short.bands[0].label, short.bands[-1].label
     layers = range(1, short.model.layers + 1)
     clean, noisy = ([a * r ** (layer - 1) * energy[layer, band] for layer in layers] for band in (low, high))
-    decay, _ = energy_decay(three.omega, task, short.seed)
-    elsewhere = [found / seen.constants[-1] for seen, found in journeys]
+    elsewhere = [journey.decay / journey.constants[-1] for journey in journeys]
     yield "## What it does, and why it works"
     yield paragraph(
         "**It steps in the units of what is left.** Every layer makes the energy λ = Σ y² of the targets smaller. "
@@ -173,7 +221,7 @@ def why(short: Explanation, three: Description, journeys: Sequence[tuple[Journey
         ),
     )
     yield from _ridge(short)
-    shares = [found.common_share for found in short.filters.layers]
+    shares = [layer.common_share for layer in short.filters.layers]
     yield paragraph(
         claim(
             "**It decides late.** One filter f(Σ) for all contexts explains "
@@ -188,14 +236,14 @@ def why(short: Explanation, three: Description, journeys: Sequence[tuple[Journey
 
 def _ridge(short: Explanation) -> Iterator[str]:
     bands = [band.label for band in short.bands]
-    references = {seen.band: seen for seen in short.implied.references}
+    references = {band.band: band for band in short.implied.references}
     of_layer = {
-        layer: {seen.band: seen for seen in short.implied.bands if seen.layer == layer}
+        layer: {band.band: band for band in short.implied.bands if band.layer == layer}
         for layer in (1, short.model.layers)
     }
     correlations = short.implied.correlations
     last = of_layer[short.model.layers]
-    worst = max(seen.distance for seen in last.values())
+    worst = max(band.distance for band in last.values())
     yield paragraph(
         "**It ends as ridge regression with the right penalty.** For every context let v be the penalty whose ridge "
         f"regression is closest to ŵ. Medians of √v, on {short.sequences:,} sequences:",
@@ -224,30 +272,36 @@ def _ridge(short: Explanation) -> Iterator[str]:
     yield "![Noise that the model acts on](figures/what-it-learned-implied-noise.svg)"
 
 
-def roles(apart: Explanation) -> Iterator[str]:
+def roles(explanation: Explanation) -> Iterator[str]:
     """What each ω of the trained model is for."""
-    assert apart.ablations is not None
-    everywhere = {found.blocks: found for found in apart.ablations if found.layer is None}
+    assert explanation.ablations is not None
+    everywhere = {ablation.blocks: ablation for ablation in explanation.ablations if ablation.layer is None}
     yield "## What each ω is for, tested"
     yield paragraph(
-        "The trained model with an ω switched off in all layers, as it is and with the rest fitted anew; "
-        f"{apart.sequences:,} sequences, refitted losses by σ as well:",
+        "The trained model with an ω switched off in all layers, as it is and with the rest fitted again; "
+        f"{explanation.sequences:,} sequences, refitted losses by σ as well:",
     )
     rows, refitted = [], {}
-    for blocks, found in everywhere.items():
-        cells = ["–"] * (1 + len(apart.bands))
-        if found.refitted is not None:
-            cells = [f"{seen.adjusted_loss:.3f}" for seen in (found.refitted.total, *found.refitted.bands)]
-            refitted[blocks] = [seen.adjusted_loss for seen in (found.refitted.total, *found.refitted.bands)]
-        alone = f"{found.alone.total.adjusted_loss:.3g}"
-        rows.append((found.label.removesuffix(", all layers"), alone, *cells))
-    yield table(("switched off", "as it is", "rest fitted anew", *(band.label for band in apart.bands)), rows)
+    for blocks, ablation in everywhere.items():
+        cells = ["–"] * (1 + len(explanation.bands))
+        if ablation.refitted is not None:
+            cells = [
+                f"{measured.adjusted_loss:.3f}" for measured in (ablation.refitted.total, *ablation.refitted.bands)
+            ]
+            refitted[blocks] = [
+                measured.adjusted_loss for measured in (ablation.refitted.total, *ablation.refitted.bands)
+            ]
+        alone = f"{ablation.alone.total.adjusted_loss:.3g}"
+        rows.append((ablation.label.removesuffix(", all layers"), alone, *cells))
+    yield table(("switched off", "as it is", "rest fitted again", *(band.label for band in explanation.bands)), rows)
     nothing, xx, xy, yy = (refitted[blocks] for blocks in ((), ("xx",), ("xy",), ("yy",)))
     both, zero = refitted["xy", "yy"], everywhere[("yx",)].alone.total.adjusted_loss
-    single = [found for found in apart.ablations if found.layer is not None and found.refitted is not None]
-    unneeded = [f for f in single if f.refitted and f.refitted.total.adjusted_loss <= 1.02 * nothing[0]]
-    dearest = max(found.alone.total.adjusted_loss for found in unneeded)
-    cheapest = min(found.refitted.total.adjusted_loss for found in unneeded if found.refitted)
+    single = [
+        ablation for ablation in explanation.ablations if ablation.layer is not None and ablation.refitted is not None
+    ]
+    unneeded = [each for each in single if each.refitted and each.refitted.total.adjusted_loss <= 1.02 * nothing[0]]
+    dearest = max(ablation.alone.total.adjusted_loss for ablation in unneeded)
+    cheapest = min(ablation.refitted.total.adjusted_loss for ablation in unneeded if ablation.refitted)
     yield "\n".join(
         (
             bullet(
@@ -272,9 +326,9 @@ def roles(apart: Explanation) -> Iterator[str]:
             ),
             bullet(
                 claim(
-                    "**Ablations without refitting mislead.** These cost less than 2 % once the rest is fitted anew, "
-                    f"some even help: {'; '.join(found.label for found in unneeded)}. Without refitting they raise the "
-                    f"loss up to {dearest:.2f}.",
+                    "**Ablations without refitting mislead.** These cost less than 2 % once the rest is fitted again, "
+                    f"some even help: {'; '.join(ablation.label for ablation in unneeded)}. Without refitting they "
+                    f"raise the loss up to {dearest:.2f}.",
                     dearest > 4 * nothing[0] and cheapest < nothing[0],
                 )
             ),
@@ -283,26 +337,29 @@ def roles(apart: Explanation) -> Iterator[str]:
     yield "![Ablations](figures/what-it-learned-ablations.svg)"
 
 
-def elsewhere(found: Simplest, journeys: Sequence[tuple[Journey, float]]) -> Iterator[str]:
+def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
     """The same form on other tasks and at other depths."""
-    sequences = journeys[0][0].free.sequences
+    sequences = journeys[0].free.sequences
     yield "## Does it travel?"
     yield paragraph(
         "The same form elsewhere: with the constants above, in the units of the other task; with its three constants "
-        f"fitted anew; and with all ω fitted from there. {sequences:,} sequences. The last columns compare r with the "
+        f"fitted again; and with all ω fitted from there. {sequences:,} sequences. The last columns compare r with the "
         "factor by which λ falls in a layer at low noise. A mean beyond 10, which a few sequences then make up, reads "
         "“explodes”.",
     )
     rows = []
-    for seen, decay in journeys:
-        where = f"σ ~ {seen.task.prior.spec}, d = {seen.task.dim}, n = {seen.task.examples}, {seen.layers} layers"
-        losses = (_loss(part.adjusted_loss) for part in (seen.unchanged, seen.refitted, seen.free))
-        rows.append((where, *losses, *(f"{value:.3f}" for value in seen.constants), f"{decay:.2f}"))
+    for journey in journeys:
+        task = journey.task
+        where = f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}, {journey.layers} layers"
+        losses = (_loss(part.adjusted_loss) for part in (journey.unchanged, journey.refitted, journey.free))
+        rows.append((where, *losses, *(f"{value:.3f}" for value in journey.constants), f"{journey.decay:.2f}"))
     yield table(("task", "as it is", "three fitted", "all ω fitted", "a", "e", "r", "fall of λ"), rows)
-    at_four = [seen for seen, _ in journeys if seen.layers == 4]
-    sound = [seen for seen in at_four if max(seen.refitted.adjusted_loss, seen.free.adjusted_loss) <= _EXPLODES]
-    costs = [seen.refitted.adjusted_loss / seen.free.adjusted_loss for seen in sound]
-    deeper = [seen for seen, _ in journeys if seen.layers > 4]
+    at_four = [journey for journey in journeys if journey.layers == 4]
+    sound = [
+        journey for journey in at_four if max(journey.refitted.adjusted_loss, journey.free.adjusted_loss) <= _EXPLODES
+    ]
+    costs = [journey.refitted.adjusted_loss / journey.free.adjusted_loss for journey in sound]
+    deeper = [journey for journey in journeys if journey.layers > 4]
     yield paragraph(
         claim(
             f"Not far. Refitted to other tasks with four layers, three constants cost between {min(costs):.2f} and "
@@ -311,38 +368,38 @@ def elsewhere(found: Simplest, journeys: Sequence[tuple[Journey, float]]) -> Ite
             len(costs) > 2
             and max(costs) > 1.2
             and min(costs) > 1
-            and all(seen.refitted.adjusted_loss > _EXPLODES for seen in deeper),
+            and all(journey.refitted.adjusted_loss > _EXPLODES for journey in deeper),
         ),
         claim(
             "It is a good place to start from, though: with all ω freed from there, "
-            + " and ".join(f"{seen.free.adjusted_loss:.4f} with {seen.layers} layers" for seen in deeper)
-            + f", where four have {found.dropped[1].evaluation.adjusted_loss:.4f}.",
-            all(seen.free.adjusted_loss < found.dropped[1].evaluation.adjusted_loss for seen in deeper),
+            + " and ".join(f"{journey.free.adjusted_loss:.4f} with {journey.layers} layers" for journey in deeper)
+            + f", where four have {simplest.dropped[1].evaluation.adjusted_loss:.4f}.",
+            all(journey.free.adjusted_loss < simplest.dropped[1].evaluation.adjusted_loss for journey in deeper),
         ),
     )
 
 
-def of_full(found: Explanation, ablations: Sequence[Ablation], diagonal: Explanation) -> Iterator[str]:
+def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: Explanation) -> Iterator[str]:
     """How much of a full model is diagonal, and what its blocks do; ``diagonal`` has ablations to compare with."""
-    stand_in, own, layers = found.diagonal, found.loss.total, found.model.layers
+    stand_in, own, layers = explanation.diagonal, explanation.loss.total, explanation.model.layers
     assert stand_in is not None
-    other, correlation = stand_in.fitted.total, found.implied.correlations["Bayes"]
-    shares = ", ".join(f"{share:.1%}" for share in found.fit.shares)
-    ranks = ", ".join(str(part.effective_rank) for part in found.fit.remainders if part.matrix == "P")
+    other, correlation = stand_in.fitted.total, explanation.implied.correlations["Bayes"]
+    shares = ", ".join(f"{share:.1%}" for share in explanation.fit.shares)
+    ranks = ", ".join(str(part.effective_rank) for part in explanation.fit.remainders if part.matrix == "P")
     yield "## And a full model?"
     yield paragraph(
         claim(
-            f"A full model of {layers} layers has {found.model.size:,} numbers and a loss of {own.adjusted_loss:.4f} ± "
-            f"{own.standard_error:.4f} ({found.sequences:,} sequences). A diagonal model of "
-            f"{int((~inert(layers)).sum())} ω, fitted to its predictions from the nearest diagonal, explains "
+            f"A full model of {layers} layers has {explanation.model.size:,} numbers and a loss of "
+            f"{own.adjusted_loss:.4f} ± {own.standard_error:.4f} ({explanation.sequences:,} sequences). A diagonal "
+            f"model of {int((~inert(layers)).sum())} ω, fitted to its predictions from the nearest diagonal, explains "
             f"{stand_in.fitted_share:.2%} of them and has {other.adjusted_loss:.4f} ± {other.standard_error:.4f}.",
             stand_in.fitted_share > 0.99,
         ),
         claim(
             f"The weights themselves do not look diagonal: layer by layer, the nearest diagonal explains {shares} of "
-            f"the map G ↦ P G Q. What is left of P has 90 % of its squares in {ranks} of {found.model.dim + 1} "
+            f"the map G ↦ P G Q. What is left of P has 90 % of its squares in {ranks} of {explanation.model.dim + 1} "
             "singular values.",
-            min(found.fit.shares) < 0.5 < max(found.fit.shares),
+            min(explanation.fit.shares) < 0.5 < max(explanation.fit.shares),
         ),
         claim(
             f"The noise it acts on has a rank correlation of {correlation:.4f} with the posterior mean of σ.",
@@ -357,7 +414,7 @@ def of_full(found: Explanation, ablations: Sequence[Ablation], diagonal: Explana
     yield paragraph(
         claim(
             "**Its blocks do not share out the work as ω do.** With what a layer does switched off block by block in "
-            f"all layers, and all other entries of P and Q fitted anew: nothing off {nothing:.4f}, xx {xx:.4f}, xy "
+            f"all layers, and all other entries of P and Q fitted again: nothing off {nothing:.4f}, xx {xx:.4f}, xy "
             f"{xy:.4f}, yy {yy:.4f}, and xy and yy, all by which a token is moved in proportion to its own y, "
             f"{both:.4f}. The same leaves a diagonal model with GD++ and {of_diagonal.total.adjusted_loss:.3f}, at any "
             "depth: it is then linear in y. In a full model α and λ reach the blocks that are left through the y "
@@ -368,11 +425,11 @@ def of_full(found: Explanation, ablations: Sequence[Ablation], diagonal: Explana
     )
 
 
-def _row(name: str, count: str, seen: Evaluation, trained: float) -> tuple[str, ...]:
-    ratio, loss = seen.adjusted_loss / trained, _loss(seen.adjusted_loss)
-    if seen.adjusted_loss <= _EXPLODES:
-        loss = f"{loss} ± {seen.standard_error:.4f}"
-    return name, count, loss, f"{ratio:.3f}" if ratio < 100 else "", f"{seen.p99:.3f}", f"{seen.maximum:.3g}"
+def _row(name: str, count: str, measured: Evaluation, trained: float) -> tuple[str, ...]:
+    ratio, loss = measured.adjusted_loss / trained, _loss(measured.adjusted_loss)
+    if measured.adjusted_loss <= _EXPLODES:
+        loss = f"{loss} ± {measured.standard_error:.4f}"
+    return name, count, loss, f"{ratio:.3f}" if ratio < 100 else "", f"{measured.p99:.3f}", f"{measured.maximum:.3g}"
 
 
 def _loss(value: float) -> str:

@@ -1,4 +1,4 @@
-"""docs/what-it-learned.md, computed: ``python -m what_it_learned MODEL --out docs`` (5 minutes).
+"""Write docs/what-it-learned.md, computed: ``python tools/what_it_learned.py MODEL --out docs`` (5 minutes).
 
 Every number on the page is measured here, and every sentence that rests on one is checked against it: if a claim no
 longer holds, the page is not written.
@@ -7,27 +7,29 @@ longer holds, the page is not written.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import learned_page as page
+import numpy as np
 import tyro
+from learned_page import Journey
 
 import ridgeformer
-from ridgeformer.analysis.ablation import Ablation, ablations
-from ridgeformer.analysis.explanation import Explanation, explain_model, trained_on
-from ridgeformer.analysis.few_constants import Description, simplest
-from ridgeformer.analysis.forms import FORMS, ConstantForm
-from ridgeformer.analysis.omega import model_from_omega
-from ridgeformer.analysis.retune import Tuner
-from ridgeformer.analysis.samples import Sample
-from ridgeformer.analysis.travel import Journey, energy_decay, journey
-from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
+from ridgeformer.analysis import Ablation, Explanation, Sample, Tuner, ablations, explain_model, model_from_omega
+from ridgeformer.analysis import simplest as find_simplest
+from ridgeformer.analysis.algorithm import recorded_task
+from ridgeformer.analysis.diagonal import inert, natural_units
+from ridgeformer.analysis.few_constants import FORMS, ConstantForm, Description
+from ridgeformer.analysis.layer_steps import step_sizes
+from ridgeformer.baselines import BASELINES
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import Purpose, token_rng
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, RidgeformerError
-from ridgeformer.core.predictor import Predictor
+from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.plots.analysis_figures import ablations_figure, filters_figure, implied_noise_figure, ladder_figure
 from ridgeformer.plots.render import save_figure
 
@@ -44,6 +46,10 @@ _ELSEWHERE = (
     (10, 20, "uniform:5", 6),
 )
 """(d, n, noise, layers) that the constants are tried on."""
+_REFERENCES = ("constrr", "adarr", "tunedrr", "bayes")
+_POOL = 32_768  # with fewer, fits of all ω explode on a few fresh sequences of some tasks
+_STARTS, _SPREAD, _ITERATIONS = 4, 0.3, 150
+_TRACED = 4000  # contexts on which the energy is followed
 
 
 def write_page(
@@ -65,28 +71,29 @@ def write_page(
     trained = ridgeformer.load(model)
     if trained.kind != "diag" or trained.layers != 4:
         raise InputError("The page is about a diag model of four layers: its sentences speak of those.")
-    task = trained_on(trained) or Task(trained.dim)
-    found = simplest(trained, task, sequences=sequences, seed=seed, references=_references(task), on_stage=_say)
-    three = page.named(found, page.THREE)
-    apart = explain_model(trained, task, label="trained", seed=seed, on_stage=_say)
+    task = recorded_task(trained) or Task(trained.dim)
+    references = {BASELINES[name].label: BASELINES[name].make(task) for name in _REFERENCES}
+    simplest = find_simplest(trained, task, sequences=sequences, seed=seed, references=references, on_stage=_say)
+    three = page.named(simplest, page.THREE)
+    explanation = explain_model(trained, task, label="trained", seed=seed, on_stage=_say)
     written_short = model_from_omega(three.omega, task.dim)
     short = explain_model(written_short, task, label="three constants", seed=seed, ablate=False)
     journeys = list(_journeys(three, seed))
     blocks = [
-        *page.answer(found, model if full is None else f"{model} --full {full}"),
-        *page.ladder(found),
-        *page.why(short, three, journeys),
-        *page.roles(apart),
-        *page.elsewhere(found, journeys),
+        *page.answer(simplest, model if full is None else f"{model} --full {full}"),
+        *page.ladder(simplest),
+        *page.why(short, three, journeys, energy_decay(three.omega, task, seed)),
+        *page.roles(explanation),
+        *page.elsewhere(simplest, journeys),
     ]
     if full is not None:
-        blocks += page.of_full(*_explain_full(full, seed), apart)
+        blocks += page.of_full(*_explain_full(full, seed), explanation)
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
-    assert apart.ablations is not None
+    assert explanation.ablations is not None
     for name, figure in {
-        "ladder": ladder_figure(found),
-        "ablations": ablations_figure(apart.ablations),
+        "ladder": ladder_figure(simplest),
+        "ablations": ablations_figure(explanation.ablations),
         "filters": filters_figure(short.filters, short.bands),
         "implied-noise": implied_noise_figure(short.implied),
     }.items():
@@ -95,18 +102,46 @@ def write_page(
     return 0
 
 
-def _journeys(three: Description, seed: int) -> Iterator[tuple[Journey, float]]:
-    """Every task elsewhere, with the factor by which λ falls in a layer there."""
-    form = _form(three.name)
-    for number, (dim, context, noise, layers) in enumerate(_ELSEWHERE):
-        _say(f"elsewhere: d = {dim}, n = {context}, {noise}, {layers} layers", number / len(_ELSEWHERE))
-        seen = journey(form, tuple(three.constants.values()), Task(dim, context, noise), layers, seed=seed)
-        yield seen, energy_decay(form.omega(seen.constants, layers, seen.task), seen.task, seed)[0]
+def _journeys(three: Description, seed: int) -> Iterator[Journey]:
+    """Every task elsewhere."""
+    (form,) = [form for form in FORMS if form.name == three.name]
+    for number, (dim, examples, noise, layers) in enumerate(_ELSEWHERE):
+        _say(f"elsewhere: d = {dim}, n = {examples}, {noise}, {layers} layers", number / len(_ELSEWHERE))
+        yield journey(form, tuple(three.constants.values()), Task(dim, examples, noise), layers, seed=seed)
 
 
-def _form(name: str) -> ConstantForm:
-    (form,) = [form for form in FORMS if form.name == name]
-    return form
+def journey(
+    form: ConstantForm,
+    constants: Sequence[float],
+    task: Task,
+    layers: int,
+    sequences: int = 100_000,
+    seed: int = 0,
+    pool: int = _POOL,
+) -> Journey:
+    """Measure ``form`` with these constants on ``task``, refit it on a pool of contexts, and free all ω."""
+    tuner, rng = Tuner(task, pool, seed), token_rng(seed, Purpose.EXPLORE, 1)
+    factors = [np.exp(_SPREAD * rng.standard_normal(len(constants))) if again else 1.0 for again in range(_STARTS)]
+    theta = form.fit(constants, layers, task, tuner, factors, _ITERATIONS)
+    refitted = form.omega(theta, layers, task)
+    freed, _ = tuner.fit_omega(refitted, ~inert(layers), natural_units(task))
+
+    def measured(omega: Array) -> Evaluation:
+        return evaluate(model_from_omega(omega, task.dim), task, sequences, seed)
+
+    losses = (measured(form.omega(constants, layers, task)), measured(refitted), measured(freed))
+    constants = tuple(map(float, theta))
+    decay = energy_decay(form.omega(constants, layers, task), task, seed)
+    return Journey(task, layers, losses[0], losses[1], constants, losses[2], decay)
+
+
+def energy_decay(omega: Array, task: Task, seed: int = 0) -> float:
+    """By which factor the median energy λ falls from layer to layer in contexts of the lowest band of noise."""
+    sample = Sample.draw(task, _TRACED, seed)
+    lowest = sample.bands[0].label
+    steps = step_sizes(model_from_omega(omega, task.dim), sample)
+    energies = [step.energy / task.dim for step in steps if step.band == lowest]
+    return float((energies[0] / energies[-1]) ** (1 / (len(energies) - 1)))
 
 
 def _explain_full(name: str, seed: int) -> tuple[Explanation, tuple[Ablation, ...]]:
@@ -114,14 +149,9 @@ def _explain_full(name: str, seed: int) -> tuple[Explanation, tuple[Ablation, ..
     model = ridgeformer.load(name)
     if model.kind != "full":
         raise InputError(f"--full must name a full model, not a {model.kind} one.")
-    task = trained_on(model) or Task(model.dim)
-    found = explain_model(model, task, seed=seed, ablate=False, on_stage=_say)
-    return found, ablations(model, Sample.draw(task, seed=seed), Tuner(task, seed=seed), each_layer=False)
-
-
-def _references(task: Task) -> dict[str, Predictor]:
-    chosen = ConstRR.tuned(task), AdaRR(), TunedRR.tuned(task), Bayes(task.prior)
-    return {baseline.name: baseline for baseline in chosen}
+    task = recorded_task(model) or Task(model.dim)
+    explanation = explain_model(model, task, seed=seed, ablate=False, on_stage=_say)
+    return explanation, ablations(model, Sample.draw(task, seed=seed), Tuner(task, seed=seed), each_layer=False)
 
 
 def _say(stage: str, share: float) -> None:
@@ -129,7 +159,7 @@ def _say(stage: str, share: float) -> None:
 
 
 def main() -> None:
-    """Entry point of the module."""
+    """Entry point of the script."""
     try:
         code = tyro.cli(write_page)
     except RidgeformerError as wrong:

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from ridgeformer.plots.ablation_figures import OFF_SCALE, ablations_figure
+from ridgeformer.plots.axes import label_few_decades
+from ridgeformer.plots.style import COLOURS, new_figure, ordered_colour, save_figure, styled
 
 import ridgeformer as rf
 from ridgeformer.analysis import Explanation, explain_model, retune
-from ridgeformer.plots.ablation_figures import OFF_SCALE, ablations_figure
 from ridgeformer.plots.analysis_figures import all_figures, matrices_figure, omega_figure
-from ridgeformer.plots.axes import label_few_decades
-from ridgeformer.plots.style import COLOURS, new_figure, ordered_colour, save_figure, styled
 from support import make_examples, tame_model
 
 TASK = rf.Task(3, 9, "uniform:2")

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from running import ridgeformer
+from running import read_json, refuses, succeeds
 
 import ridgeformer as rf
-from ridgeformer.analysis import few_constants, retune
+from ridgeformer.analysis import few_constants, refit
 from ridgeformer.cli.explain import explain
 from ridgeformer.theory import Check
 from support import make_examples, one_sentence, relative_error, tame_model
 
-TASK = {"dim": 3, "context": 8, "noise": "uniform:2"}
+TASK = {"dim": 3, "examples": 8, "noise": "uniform:2"}
 EXAMPLES = make_examples(4, 8, 3, seed=1)
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return ridgeformer("explain", *arguments)
 
 
 def make_model(path: Path, kind: str = "diag", layers: int = 2, heads: int = 1, **task: Any) -> Path:
@@ -31,16 +26,14 @@ def make_model(path: Path, kind: str = "diag", layers: int = 2, heads: int = 1, 
     return path
 
 
-def read_json(path: Path) -> Any:
-    """Strict: NaN and Infinity are not JSON."""
-    return json.loads(path.read_text(), parse_constant=pytest.fail)
-
-
-def test_model_with_everything_gives_tables_json_figures_and_code(tmp_path: Path) -> None:
+def test_model_with_everything_gives_tables_json_figures_and_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(refit, "CONTEXTS", 256)
     out, file = tmp_path / "new" / "out", tmp_path / "e.json"
-    done = run(make_model(tmp_path / "a.safetensors"), "--out", out, "--json", file, "--sequences", 500)
-    assert done.returncode == 0, done.stderr
-    for text in (
+    path = make_model(tmp_path / "a.safetensors")
+    text = " ".join(succeeds(capsys, "explain", path, "--out", out, "--json", file, "--sequences", 500).split())
+    for part in (
         "a: diag, layers: 2",
         "In short. ŵ is within",
         "without which ŵ = 0, it misses",
@@ -49,9 +42,9 @@ def test_model_with_everything_gives_tables_json_figures_and_code(tmp_path: Path
         "nearest to ŵ",
         "Lemma 4.4",
         "with parts switched off",
-        "all else fitted anew",
+        "all else fitted again",
     ):
-        assert text in " ".join(done.stdout.split())
+        assert part in text
     found = read_json(file)
     assert found == read_json(out / "explanation.json")
     assert found["task"] == TASK
@@ -78,14 +71,14 @@ def test_any_kind_heads_and_noise(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retune, "CONTEXTS", 256)
+    monkeypatch.setattr(refit, "CONTEXTS", 256)
     path, out = make_model(tmp_path / "m.safetensors", kind, 2, heads), tmp_path / "out.json"
     assert explain(str(path), noise=noise, sequences=120, json=out, ablate=kind != "diag") == 0
     text = capsys.readouterr().out
     assert f"σ ~ {noise}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
     assert ("blocks A, b, c and δ" in text) == (kind == "full")
-    assert ("fitted anew, to be compared" in text) == (kind != "diag")
+    assert ("fitted again, to be compared" in text) == (kind != "diag")
     assert ("(exact)" in text) == (kind == "gdpp")
     assert read_json(out)["model"]["heads"] == heads
 
@@ -93,9 +86,9 @@ def test_any_kind_heads_and_noise(
 def test_fewer_examples_than_features_and_one_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(retune, "CONTEXTS", 256)
+    monkeypatch.setattr(refit, "CONTEXTS", 256)
     path = make_model(tmp_path / "m.safetensors", "diag", 1)
-    assert explain(str(path), context=2, sequences=80) == 0
+    assert explain(str(path), examples=2, sequences=80) == 0
     assert "n = 2" in capsys.readouterr().out
 
 
@@ -120,7 +113,7 @@ def test_other_contexts_than_those_of_training_are_named(tmp_path: Path, capsys:
 
 def test_unreadable_task_does_not_matter_where_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_model(tmp_path / "m.safetensors", noise=[1, 2])
-    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1", context=8) == 0
+    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1", examples=8) == 0
     assert "does not say" in " ".join(capsys.readouterr().out.split())
 
 
@@ -132,12 +125,24 @@ def test_exploding_model_is_null_in_json(tmp_path: Path, capsys: pytest.CaptureF
     assert "not finite" in capsys.readouterr().out
 
 
-def test_as_code_prints_a_program_and_nothing_else(tmp_path: Path) -> None:
+def test_tables_at_80_columns_have_every_number_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(refit, "CONTEXTS", 64)
+    path = make_model(tmp_path / "m.safetensors", "full", 2, 2)
+    assert explain(str(path), sequences=60, noise="categorical:1+2+3+4+5+6+7") == 0
+    assert explain(None, check=True) == 0
+    tables = [line for line in capsys.readouterr().out.splitlines() if line[:1] in "┏┃┡│└"]
+    assert max(map(len, tables)) <= 80
+    cells = [cell.strip() for line in tables for cell in line.split("│")[2:-1]]
+    assert not any(re.search(r"\d…|^…", cell) for cell in cells)
+
+
+def test_as_code_prints_a_program_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_model(tmp_path / "m.safetensors", layers=3)
-    done = run(path, "--as-code")
-    assert done.returncode == 0, done.stderr
     scope: dict[str, Any] = {}
-    exec(done.stdout, scope)
+    exec(succeeds(capsys, "explain", path, "--as-code"), scope)
     found = np.stack([scope["fit"](X, y) for X, y in zip(EXAMPLES.X, EXAMPLES.y, strict=True)])
     assert relative_error(found, rf.implicit_weights(rf.load(path), EXAMPLES.X, EXAMPLES.y)) < 1e-6
 
@@ -196,7 +201,7 @@ def test_check_that_fails_has_exit_code_one(
 
     def fake(seed: int, model: Any, examples: int | None) -> list[Check]:
         seen.append((seed, model.layers, examples))
-        return [Check.at_most("A", "Fine.", 0.0, 1.0), Check.at_most("B", "Wrong.", 2.0, 1.0)]
+        return [Check("A", "Fine.", 0.0, 1.0), Check("B", "Wrong.", 2.0, 1.0)]
 
     monkeypatch.setattr("ridgeformer.theory.run_checks", fake)
     assert explain(str(make_model(tmp_path / "m.safetensors")), check=True, seed=5) == 1
@@ -229,16 +234,18 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "no sequences": ({"sequences": 0}, "sequences must be"),
     "negative seed": ({"seed": -1}, "seed must be"),
     "bad noise": ({"noise": "unifrom:5"}, "Cannot read the noise prior"),
-    "bad context": ({"context": 0}, "context must be"),
+    "bad examples": ({"examples": 0}, "examples must be"),
     "unreadable task": ({"model": "hostile.safetensors"}, "readable form"),
     "too many sequences": ({"sequences": 10**12}, "at most"),
     "no folder": ({"json": Path("nowhere/out.json")}, "no folder"),
-    "a folder for a file": ({"json": Path()}, "is a folder"),
+    "a folder for a file": ({"json": Path()}, "not an ordinary file"),
     "code to a folder": ({"as_code": True, "out": Path("out")}, "only print"),
     "latex to a file": ({"latex": True, "json": Path("a.json")}, "only print"),
     "check of so many": ({"check": True}, "do not go with it"),
-    "a file for a folder": ({"out": Path("a.safetensors")}, "Cannot make the folder"),
-    "simplest of full": ({"model": "full.safetensors", "simplest": True}, "sought for diag models"),
+    "a file for a folder": ({"out": Path("a.safetensors")}, "Cannot write"),
+    "simplest of full": ({"model": "full.safetensors", "simplest": True}, "Only diag models"),
+    "no ablations of a check": ({"check": True, "sequences": None, "ablate": False}, "--no-ablate does not go"),
+    "examples of no model": ({"model": None, "check": True, "sequences": None, "examples": 5}, "about a model"),
     "simplest of two layers": ({"simplest": True}, "layers of the model must be"),
 }
 
@@ -255,28 +262,13 @@ def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytes
     one_sentence(caught.value)
 
 
-def test_errors_of_the_command_go_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
-    done = run(make_model(tmp_path / "m.safetensors"), "--noise", "gauss:1")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("ridgeformer: ")
-    assert done.stderr.count("\n") == 1
+def test_errors_of_the_command_go_to_stderr_with_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuses(capsys, "gauss:1", "explain", make_model(tmp_path / "m.safetensors"), "--noise", "gauss:1")
 
 
-def test_help_names_every_flag() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    for flag in [
-        "out",
-        "json",
-        "check",
-        "as-code",
-        "latex",
-        "simplest",
-        "no-ablate",
-        "noise",
-        "context",
-        "sequences",
-        "seed",
-    ]:
-        assert f"--{flag}" in done.stdout
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    text = succeeds(capsys, "explain", "--help")
+    flags = "out json check as-code latex simplest no-ablate noise examples sequences seed"
+    assert all(f"--{flag}" in text for flag in flags.split())

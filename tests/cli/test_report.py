@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import call, complaint, succeeds
+from running import call, refuses, succeeds
 
 from made_up_results import made_up, write_results
 from ridgeformer.cli.report import report
 
 
-def test_report_of_the_default_folder_draws_into_its_subfolder(tmp_path: Path) -> None:
+def test_report_of_the_default_folder_draws_into_its_subfolder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As a user does it: no argument, the folder that 'ridgeformer reproduce' writes by default."""
+    monkeypatch.chdir(tmp_path)
     write_results(tmp_path / "reproduction")
-    out = succeeds("report", "--no-page", "--formats", "svg", "--figures", "shift", cwd=tmp_path)
+    out = succeeds(capsys, "report", "--no-page", "--formats", "svg", "--figures", "shift")
     assert out == "Figures shift as svg in reproduction/report\n"
     assert [path.name for path in (tmp_path / "reproduction" / "report").iterdir()] == ["figure-shift.svg"]
 
@@ -58,12 +61,12 @@ def test_report_of_some_records_names_the_commands_for_the_others(
     assert printed.splitlines()[-1] == f"Figures shift as svg in {folder / 'report'}"
 
 
-def test_report_of_no_folder_is_one_sentence_with_the_command(tmp_path: Path) -> None:
-    text = complaint("report", cwd=tmp_path)
-    assert text == (
-        "ridgeformer: There is no folder 'reproduction' with results; "
-        "make it with: ridgeformer reproduce --out reproduction\n"
-    )
+def test_report_of_no_folder_is_one_sentence_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = refuses(capsys, "make it with: ridgeformer reproduce --out reproduction", "report")
+    assert "There is no folder 'reproduction' with results" in text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,30 +77,17 @@ def test_report_of_no_folder_is_one_sentence_with_the_command(tmp_path: Path) ->
         (("--figures", "trainin"), "Did you mean 'training'?"),
         (("--formats", "gif"), "format must be one of svg, png, pdf, not 'gif'."),
         (("--figures", "training"), "ridgeformer reproduce --train --out"),
+        (("--out", "/proc/report"), "Cannot write /proc/report"),
     ],
 )
 def test_report_refuses_what_it_cannot_draw_with_one_sentence(
     arguments: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", "training")
-    code, out, err = call(capsys, "report", folder, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("ridgeformer: ")
-    assert sentence in err
-    assert err.count("\n") == 1
+    refuses(capsys, sentence, "report", folder, *arguments)
 
 
 def test_report_of_a_damaged_record_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_results(tmp_path / "r")
     (folder / "table1.json").write_text('{"record": "table1", "entries": [{"method": "full"')
-    code, _, err = call(capsys, "report", folder)
-    assert code == 2
-    assert err.startswith(f"ridgeformer: {folder / 'table1.json'} is cut off or is not JSON")
-    assert err.count("\n") == 1
-
-
-def test_help_names_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(capsys, "report", "--help")
-    assert code == 0
-    for flag in ("--out", "--formats", "--figures", "--no-page", "RESULTS"):
-        assert flag in out
+    refuses(capsys, f"ridgeformer: {folder / 'table1.json'} is cut off or is not JSON", "report", folder)

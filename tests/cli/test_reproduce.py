@@ -6,16 +6,22 @@ import csv
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import baseline_page
 import pytest
-from running import read_json, refuses, ridgeformer, start, succeeds, wait_for
+from running import call, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
-from ridgeformer.baselines import ConstRR, TunedRR
-from ridgeformer.cli.reproduce import reproduce
+import ridgeformer.cli.reproduce as command
+from ridgeformer.cli.main import main
+from ridgeformer.cli.reproduce import GridDisplay, expected_seconds, reproduce
+from ridgeformer.reproduction import baseline_check
+from ridgeformer.reproduction.cells import grid_cells
+from ridgeformer.reproduction.grid import GridEvent
 from ridgeformer.reproduction.table1 import Table1
+from ridgeformer.training import StepInfo
 
 SMALL = (
     *("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report"),
@@ -24,61 +30,72 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The smallest part of Table 1, and what was printed."""
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The smallest part of Table 1."""
     out = tmp_path_factory.mktemp("reproduction") / "new"
-    return out, succeeds(*SMALL, "--layers", 1, "--out", out)
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, SMALL), "--layers", "1", "--out", str(out)])
+    assert left.value.code == 0
+    return out
 
 
-def test_small_selection_is_trained_measured_and_written_in_four_forms(small: tuple[Path, str]) -> None:
-    out, text = small
-    assert {path.name for path in out.iterdir()} >= {"runs", "table1.json", "table1.csv", "table1.md", "table1.tex"}
-    table = Table1.from_json(read_json(out / "table1.json"))
+def test_small_selection_is_trained_measured_and_written_in_four_forms(small: Path) -> None:
+    assert {path.name for path in small.iterdir()} >= {"runs", "table1.json", "table1.csv", "table1.md", "table1.tex"}
+    table = Table1.from_json(read_json(small / "table1.json"))
     assert table.rows == (("gdpp", 1, 1), *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")))
     assert (table.columns, table.sequences) == (("uniform:5",), 2000)
-    model = rf.load(out / "runs" / "gdpp-1-uniform-5" / "model.safetensors")
+    model = rf.load(small / "runs" / "gdpp-1-uniform-5" / "model.safetensors")
     expected = rf.evaluate(model, rf.Task(noise="uniform:5"), 2000, seed=1)
-    found = table.entry("gdpp", 1, "uniform:5")
-    assert found is not None
-    assert found.adjusted_loss == pytest.approx(expected.adjusted_loss, rel=1e-5)  # float32 contexts in `evaluate`
-    rows = list(csv.DictReader((out / "table1.csv").read_text().splitlines()))
+    entry = table.entry("gdpp", 1, "uniform:5")
+    assert entry is not None
+    assert entry.adjusted_loss == pytest.approx(expected.adjusted_loss, rel=1e-5)  # float32 contexts in `evaluate`
+    rows = list(csv.DictReader((small / "table1.csv").read_text().splitlines()))
     assert [float(row["adjusted_loss"]) for row in rows] == [entry.adjusted_loss for entry in table.entries]
-    assert "| GD++ 1 |" in (out / "table1.md").read_text(encoding="utf-8")
-    assert r"\end{tabular}" in (out / "table1.tex").read_text(encoding="utf-8")
+    assert "| GD++ 1 |" in (small / "table1.md").read_text(encoding="utf-8")
+    assert r"\end{tabular}" in (small / "table1.tex").read_text(encoding="utf-8")
+
+
+def test_second_run_keeps_the_models_and_gives_the_same_table(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (small / "runs").rglob("*") if path.is_file()}
+    record = (small / "table1.json").read_bytes()
+    text = succeeds(capsys, *SMALL, "--layers", 1, "--out", small)
+    assert "GD++ 1" in text
     assert "Of 1 trained models" in text
-    assert f"Written: {out / 'table1.json'}, " in text
+    assert f"Written: {small / 'table1.json'}, " in text
+    assert {path: path.stat().st_mtime_ns for path in (small / "runs").rglob("*") if path.is_file()} == before
+    assert (small / "table1.json").read_bytes() == record
 
 
-def test_second_run_keeps_the_models_and_gives_the_same_table(small: tuple[Path, str]) -> None:
-    out, text = small
-    before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()}
-    record = (out / "table1.json").read_bytes()
-    assert succeeds(*SMALL, "--layers", 1, "--out", out) == text
-    assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
-    assert (out / "table1.json").read_bytes() == record
-
-
-def test_damaged_model_of_a_finished_run_is_one_sentence(small: tuple[Path, str], tmp_path: Path) -> None:
+def test_damaged_model_of_a_finished_run_is_one_sentence(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "runs" / "gdpp-1-uniform-5"
     run.mkdir(parents=True)
-    for path in (small[0] / "runs" / run.name).iterdir():
+    for path in (small / "runs" / run.name).iterdir():
         if path.is_file():
             (run / path.name).write_bytes(path.read_bytes()[: 40 if path.name == "model.safetensors" else None])
-    done = ridgeformer(*SMALL, "--layers", 1, "--out", tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"ridgeformer: {run / 'model.safetensors'} ")
-    assert "Traceback" not in done.stderr
+    refuses(capsys, f"ridgeformer: {run / 'model.safetensors'} ", *SMALL, "--layers", 1, "--out", tmp_path)
 
 
-def test_cells_that_fail_are_named(tmp_path: Path) -> None:
+def test_cells_that_fail_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "gdpp-1-uniform-5").write_text("in the way")
-    done = ridgeformer(*SMALL, "--layers", 2, "--out", tmp_path)
-    assert done.returncode == 2
-    first, last = done.stderr.splitlines()
+    code, _, err = call(capsys, *SMALL, "--layers", 2, "--out", tmp_path)
+    assert code == 2
+    first, last = err.splitlines()
     assert first.startswith("ridgeformer: gdpp-1-uniform-5: Cannot write ")
     assert last == "ridgeformer: 2 of 2 models were not trained: gdpp-1-uniform-5, gdpp-2-uniform-5."
     assert not (tmp_path / "table1.json").exists()
+
+
+def test_selection_without_seed_0_shows_its_models(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = small.parent / "seed 1"
+    (out / "runs").mkdir(parents=True)
+    text = succeeds(capsys, *SMALL[:-4], "--seeds", 1, "--sequences", 500, "--layers", 1, "--out", out)
+    assert "GD++ 1" in text
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_while_training_is_one_sentence_with_exit_code_130(tmp_path: Path) -> None:
@@ -97,8 +114,7 @@ def test_ctrl_c_while_training_is_one_sentence_with_exit_code_130(tmp_path: Path
 
 
 def has_worker(parent: int) -> bool:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return any("ridgeformer.reproduction.worker" in Path(f"/proc/{child}/cmdline").read_text() for child in children)
+    return bool(Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
 
 
 def test_ctrl_c_while_workers_start_is_one_sentence_too(tmp_path: Path) -> None:
@@ -111,14 +127,41 @@ def test_ctrl_c_while_workers_start_is_one_sentence_too(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
+def test_live_training_that_was_stopped_goes_on_when_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = replace(command._LIVE, layers=1, steps=400, batch=16, recipe="paper", dim=3, examples=6, sequences=300)
+    monkeypatch.setattr(command, "_LIVE", live)
+
+    def stop(info: StepInfo) -> None:
+        if info.total == 250:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "diag-1-uniform-5"
+    with pytest.raises(rf.RidgeformerError, match="Stopped at step 250"):
+        rf.train(live, out=folder, callbacks=[stop])
+    command._train_live(tmp_path)
+    assert "Going on with diag, 1 layers" in capsys.readouterr().out
+    assert read_json(folder / "result.json")["steps"] == 400
+    command._train_live(tmp_path)  # finished: it is trained again, for the user to see
+    assert "Training diag, 1 layers" in capsys.readouterr().out
+
+
 REFUSED = {
-    "unknown column": (("--columns", "unifrom:5"), "Did you mean 'uniform:5'?"),
-    "unknown model": (("--models", "dig"), "Did you mean 'diag'?"),
-    "nine layers": (("--layers", "9"), "layers must be between 1 and 8"),
-    "no workers": (("--workers", "0"), "workers must be at least 1"),
-    "one sequence": (("--sequences", "1"), "sequences must be at least 2"),
+    "unknown column": (("--train", "--columns", "unifrom:5"), "Did you mean 'uniform:5'?"),
+    "unknown kind": (("--train", "--kinds", "dig"), "Did you mean 'diag'?"),
+    "nine layers": (("--train", "--layers", "9"), "layers must be between 1 and 8"),
+    "no workers": (("--train", "--workers", "0"), "workers must be at least 1"),
+    "workers without training": (("--workers", "2"), "--workers is for --train"),
+    "one sequence": (("--train", "--sequences", "1"), "sequences must be at least 2"),
+    "negative seed": (("--train", "--seeds", "-1"), "seed must be"),
     "baselines on one sequence": (("--baselines", "--sequences", "1"), "sequences must be at least 2"),
-    "a file for a folder": (("--out", "file"), "Cannot write file"),
+    "baselines and training": (("--train", "--baselines"), "leave out --train"),
+    "baselines and a folder": (("--baselines", "--out", "there"), "leave out --out"),
+    "baselines without report": (("--baselines", "--no-report"), "leave out --no-report"),
+    "baselines into no folder": (("--baselines", "--json", "nowhere/b.json"), "no folder"),
+    "json of models": (("--json", "r.json"), "--json is for --baselines"),
+    "a file for a folder": (("--train", "--out", "file"), "Cannot write file"),
 }
 
 
@@ -129,46 +172,36 @@ def test_bad_input_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
     arguments, hint = REFUSED[name]
-    refuses(capsys, hint, "reproduce", "--train", *arguments)
+    refuses(capsys, hint, "reproduce", *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_zoo_without_a_wanted_model_says_how_to_train_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ridgeformer.zoo.zoo_names", lambda: ())
     with pytest.raises(rf.InputError, match=r"The zoo has no gdpp-1-uniform-5; train it with: ridgeformer reproduce"):
-        reproduce(models=("gdpp",), layers=(1,), columns=("uniform:5",), seeds=(0,), out=tmp_path)
+        reproduce(kinds=("gdpp",), layers=(1,), columns=("uniform:5",), seeds=(0,), out=tmp_path)
 
 
-def test_selection_without_seed_0_shows_its_models(small: tuple[Path, str], tmp_path: Path) -> None:
-    text = succeeds(*SMALL[:-4], "--seeds", 1, "--sequences", 500, "--layers", 1, "--out", tmp_path)
-    assert "GD++ 1" in text
-
-
-def test_baselines_print_both_tables_and_write_json_and_page(
+def test_baselines_print_both_tables_and_write_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ConstRR, "tuned", lambda task: ConstRR(2.0))  # tuning takes seconds for each of ten priors
-    monkeypatch.setattr(TunedRR, "tuned", lambda task: TunedRR(1.0, 9.0))
-    monkeypatch.setattr(baseline_page, "iterations_needed", lambda task: 7)
-    page, file = tmp_path / "page.md", tmp_path / "b.json"
-    marks = [f"<!-- {end} {name} -->" for name in ("baseline cells", "Bayes limits") for end in ("begin", "end")]
-    page.write_text("\n".join(["first", *marks, "last"]))
-    assert reproduce(baselines=True, sequences=60, json=file, markdown=page) == 0
-    text = capsys.readouterr().out
+    leave_untuned(monkeypatch)
+    monkeypatch.setattr(baseline_check, "iterations_needed", lambda task: 7)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = succeeds(capsys, "reproduce", "--baselines", "--sequences", 60, "--json", tmp_path / "b.json")
     assert "Baselines of Table 1 on 60 sequences" in text
     assert "The Bayes limit on 30 sequences" in text
-    assert len(read_json(file)["cells"]) == 30
-    found = page.read_text(encoding="utf-8")
-    assert found.startswith("first\n<!-- begin baseline cells -->\n\nOn 60 sequences:")
-    assert found.endswith("<!-- end Bayes limits -->\nlast")
+    cells = read_json(tmp_path / "b.json")["cells"]
+    assert len(cells) == 30
+    assert all(f"{cell['measured']:.5f}" in text for cell in cells)
 
 
 def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained: list[tuple[object, ...]] = []
-    monkeypatch.setattr("ridgeformer.cli.reproduce.run_training", lambda *settings, **more: trained.append(settings))
-    few = {"models": ("gdpp",), "layers": (7,), "columns": ("uniform:5",), "seeds": (0,)}
+    monkeypatch.setattr(command, "run_training", lambda *settings, **more: trained.append(settings))
+    few = {"kinds": ("gdpp",), "layers": (7,), "columns": ("uniform:5",), "seeds": (0,)}
     assert reproduce(**few, out=tmp_path, sequences=500) == 0  # type: ignore[arg-type]
     assert [place for _, place in trained] == [tmp_path / "live" / "diag-4-uniform-5"]
     assert Table1.from_json(read_json(tmp_path / "table1.json")).entry("gdpp", 7, "uniform:5")
@@ -176,3 +209,38 @@ def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
     page = tmp_path / "report" / "index.html"
     assert f"Page: {page}" in capsys.readouterr().out.replace("\n", "")
     assert page.exists()
+
+
+# --- progress of the grid ---------------------------------------------------------------------------------------------
+
+
+def test_progress_of_the_grid_counts_expected_time_and_shows_failures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, three = grid_cells(["gdpp"], [1, 2, 3], ["uniform:5"], [0])
+    shown: list[tuple[Any, ...]] = []
+    with GridDisplay([one, two, three]) as display:
+        monkeypatch.setattr(display, "show", lambda *values: shown.append(values))
+        for event in (
+            GridEvent(one, "kept"),
+            GridEvent(two, "started"),
+            GridEvent(two, "running", 0.5),
+            GridEvent(two, "finished", 1.0),
+            GridEvent(three, "failed", 1.0, message="It exploded."),
+        ):
+            display.show_event(event)
+    assert shown == [
+        ("grid", 3.0, 3.0),
+        (two.name, 3.0, 3.0),
+        (two.name, 4.5, 3.0),
+        ("grid", 6.0, 3.0),
+        ("grid", 9.0, 3.0),
+    ]
+    assert capsys.readouterr().err == f"ridgeformer: {three.name}: It exploded.\n"
+
+
+def test_expected_seconds_are_positive_and_shortest_for_gdpp() -> None:
+    seconds = {cell: expected_seconds(cell) for cell in grid_cells()}
+    least = min(seconds.values())
+    assert least > 0
+    assert all(seconds[cell] == least for cell in seconds if cell.kind == "gdpp")

@@ -1,4 +1,4 @@
-"""``ridgeformer train``: files, flags, refusals, and Ctrl-C in a real process."""
+"""``ridgeformer train``: files, flags, refusals, what is shown, and Ctrl-C in a real process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from running import complaint, read_json, refuses, ridgeformer, start, succeeds, wait_for
+from running import read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
-from ridgeformer.cli.train import config_from_arguments
+from ridgeformer.cli.train import TrainingDisplay
+from ridgeformer.training import StepInfo
 from ridgeformer.training.config import TrainConfig
 
-SMALL = ("--model", "diag", "--layers", 2, "--dim", 3, "--context", 6, "--recipe", "paper", "--batch", 16)
+SMALL = ("--kind", "diag", "--layers", 2, "--dim", 3, "--examples", 6, "--recipe", "paper", "--batch", 16)
 QUICK = (*SMALL, "--steps", 30, "--sequences", 300)
 # About a second, so that a signal after the first hundred steps arrives in the midst of it.
 LONG = (*SMALL, "--steps", 6000, "--sequences", 300)
@@ -25,9 +27,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in FILES}
 
 
-def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(tmp_path: Path) -> None:
+def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, file, board = tmp_path / "run", tmp_path / "r.json", tmp_path / "board"
-    text = succeeds("train", *QUICK, "--out", out, "--json", file, "--tensorboard", board, "--threads", 1)
+    text = succeeds(capsys, "train", *QUICK, "--out", out, "--json", file, "--tensorboard", board, "--threads", 1)
     model = rf.load(out / "model.safetensors")
     result, asked = read_json(out / "result.json"), read_json(out / "config.json")
     assert read_json(file) == {"config": asked, **result}
@@ -40,58 +44,71 @@ def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(tmp_path:
     assert f"ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile" in text
     (log,) = board.iterdir()
     assert b"smoothed" in log.read_bytes()
+    as_it_says = succeeds(capsys, "evaluate", out / "model.safetensors", "--sequences", 100)
+    assert "σ ~ uniform:5, d = 3, n = 6" in as_it_says
 
 
-def test_model_just_trained_can_be_evaluated_as_it_says(tmp_path: Path) -> None:
-    succeeds("train", *QUICK, "--out", tmp_path / "run")
-    assert "σ ~ uniform:5, d = 3, n = 6" in succeeds("evaluate", tmp_path / "run/model.safetensors", "--sequences", 100)
+def test_run_without_out_is_kept_in_a_new_folder_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("runs/diag-2-uniform-5").write_text("in the way")
+    for number in (2, 3):
+        folder = Path(f"runs/diag-2-uniform-5-{number}")
+        assert f"Files: {folder / 'model.safetensors'}, " in succeeds(capsys, "train", *QUICK)
+        assert rf.load(folder / "model.safetensors").layers == 2
+    succeeds(capsys, "train", *QUICK, "--seed", 4, "--noise", "categorical:1+3")
+    assert Path("runs/diag-2-categorical-1+3-seed-4/result.json").exists()
 
 
-def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(tmp_path: Path) -> None:
+def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "run"
-    succeeds("train", *QUICK, "--out", out)
+    succeeds(capsys, "train", *QUICK, "--out", out)
     before = contents(out)
-    text = complaint("train", *QUICK, "--seed", 1, "--out", out)
-    assert f"ridgeformer train --resume {out}" in text
+    text = refuses(capsys, f"ridgeformer train --resume {out}", "train", *QUICK, "--seed", 1, "--out", out)
     assert "--overwrite" in text
     assert contents(out) == before
-    succeeds("train", *QUICK, "--seed", 1, "--out", out, "--overwrite")
+    succeeds(capsys, "train", *QUICK, "--seed", 1, "--out", out, "--overwrite")
     assert read_json(out / "config.json")["seed"] == 1
     assert contents(out)["model.safetensors"] != before["model.safetensors"]
 
 
-def test_config_file_is_what_flags_start_from(tmp_path: Path) -> None:
-    file = tmp_path / "c.json"
-    file.write_text('{"model": "diag", "layers": 1, "dim": 3, "context": 6, "recipe": "paper", "steps": 5, "batch": 4}')
-    succeeds("train", "--config", file, "--layers", 3, "--sequences", 50, "--out", tmp_path / "run")
-    found = read_json(tmp_path / "run" / "config.json")
-    assert (found["model"], found["layers"], found["steps"], found["sequences"]) == ("diag", 3, 5, 50)
-
-
 @pytest.mark.parametrize("form", [["--config", "c.json"], ["--config=c.json"]])
-def test_config_flag_is_read_in_both_of_its_forms(
-    form: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_config_file_is_what_flags_start_from_and_former_names_still_work(
+    form: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    asked: list[TrainConfig] = []
+    monkeypatch.setattr("ridgeformer.cli.train.run_training", lambda config, *more: asked.append(config) or 0)
     monkeypatch.chdir(tmp_path)
-    Path("c.json").write_text('{"layers": 3}')
-    assert config_from_arguments(["train", *form]) == TrainConfig(layers=3)
-    assert config_from_arguments(["train", "--layers", "2"]) == TrainConfig()
-    assert config_from_arguments(["train", "--config"]) == TrainConfig()
+    Path("c.json").write_text('{"model": "diag", "layers": 1, "dim": 3, "context": 6, "recipe": "paper", "batch": 4}')
+    succeeds(capsys, "train", *form, "--layers", 3, "--sequences", 50)
+    succeeds(capsys, "train", "--model=gdpp", "--context", 7)
+    expected = TrainConfig("diag", 3, dim=3, examples=6, recipe="paper", batch=4, sequences=50)
+    assert asked == [expected, TrainConfig("gdpp", examples=7)]
 
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "unknown name in a config": (("--config", "bad.json"), "Did you mean 'layers'?"),
     "config that is not there": (("--config", "none.json"), "Cannot read none.json"),
     "config that is no JSON": (("--config", "broken.json"), "broken.json is not JSON"),
-    "unknown model": (("--model", "ful"), "Did you mean 'full'?"),
+    "unknown kind": (("--kind", "ful"), "Did you mean 'full'?"),
     "unknown recipe": (("--recipe", "papre"), "Did you mean 'paper'?"),
     "unknown noise": (("--noise", "unifrom:5"), "noise prior"),
+    "own noise that is not there": (("--noise", "no_such_module:Prior(1)"), "Cannot import no_such_module"),
     "no layers": (("--layers", 0), "layers must be"),
     "start that is not there": (("--start", "nowhere.safetensors"), "nowhere.safetensors"),
     "nothing to resume": (("--resume", "nowhere"), "holds no run to go on with"),
     "resume and out": (("--resume", "a", "--out", "b"), "leave out --out"),
-    "resume and overwrite": (("--resume", "a", "--overwrite"), "leave out --out and --overwrite"),
+    "resume and overwrite": (("--resume", "a", "--overwrite"), "leave out --overwrite"),
+    "resume and a setting": (("--resume", "a", "--layers=7"), "leave out --layers"),
+    "resume and a config": (("--resume", "a", "--config", "fine.json"), "leave out --config"),
+    "overwrite without out": (("--overwrite",), "--overwrite replaces the run in --out"),
     "a file for a folder": (("--out", "bad.json"), "Cannot write bad.json"),
+    "json nowhere": (("--json", "nowhere/r.json"), "no folder"),
+    "json that is a folder": (("--json", "."), "not an ordinary file"),
 }
 
 
@@ -100,24 +117,48 @@ def test_bad_input_is_one_sentence_and_leaves_no_files(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("bad.json").write_text('{"layer": 3}')
-    Path("broken.json").write_text("{")
+    files = {"bad.json": '{"layer": 3}', "broken.json": "{", "fine.json": '{"layers": 3}'}
+    for file, text in files.items():
+        Path(file).write_text(text)
     arguments, hint = REFUSED[name]
     refuses(capsys, hint, "train", *arguments)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "broken.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
-def test_json_into_a_folder_that_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
-    done = ridgeformer("train", *QUICK, "--json", tmp_path / "nowhere" / "r.json")
-    assert done.returncode == 2
-    assert "step" not in done.stderr
-
-
-def test_run_whose_model_explodes_on_fresh_sequences_finishes(tmp_path: Path) -> None:
-    flags = ("--model", "diag", "--layers", 8, "--dim", 3, "--context", 6, "--recipe", "paper", "--batch", 16)
-    done = ridgeformer("train", *flags, "--rate", 1, "--steps", 30, "--sequences", 500, "--out", tmp_path / "run")
-    assert "plain JSON" not in done.stderr
+def test_run_whose_model_explodes_on_fresh_sequences_finishes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    succeeds(capsys, "train", *QUICK, "--layers", 8, "--rate", 1, "--sequences", 500, "--out", tmp_path / "run")
     assert (tmp_path / "run" / "result.json").exists()
+
+
+@pytest.mark.parametrize("recipe", ["paper", "fast"])
+def test_losses_are_shown_adjusted_beside_the_bayes_limit_and_the_papers_cell(recipe: str) -> None:
+    config = TrainConfig("diag", 4, recipe=recipe)
+    display = TrainingDisplay(config)
+    # The sampled objective has the oracle's loss in it: a model at the Bayes limit has a loss of about 1.6.
+    loss = display.bayes.loss if recipe == "paper" else display.bayes.adjusted_loss
+    stage = "as printed" if recipe == "paper" else "start 1"
+    numbers: dict[str, Any] = {"step": 1, "total": 1, "rate": 0.1, "skipped": False, "rewound": False}
+    text = display.text(StepInfo(stage=stage, loss=loss + 0.01, smoothed=loss, **numbers))
+    shown = [float(number) for number in re.findall(r"(?:loss|smoothed|limit|paper) ([\d.]+)", text)]
+    limit = display.bayes.adjusted_loss
+    assert shown == pytest.approx([limit + 0.01, limit, limit, 0.059], rel=0.01)
+
+
+def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_priors.py").write_text(
+        "from ridgeformer import Uniform\nclass Mine(Uniform):\n    spec = 'mine of all:1/2'\n"
+    )
+    noise = ("--noise", "my_priors:Mine(2.0)")
+    succeeds(capsys, "train", *QUICK, *noise)
+    folder = Path("runs/diag-2-mine-of-all-1-2")
+    assert read_json(folder / "config.json")["prior"] == "my_priors:Mine"
+    refuses(capsys, "pass it again", "train", "--resume", folder)
+    succeeds(capsys, "train", "--resume", folder, *noise)
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
@@ -134,28 +175,19 @@ def interrupted(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess([], process.returncode, out, err)
 
 
-def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterrupted_run(tmp_path: Path) -> None:
+def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterrupted_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
     done = interrupted(out)
     assert done.returncode == 130
     last = done.stderr.splitlines()[-1]
-    found = re.fullmatch(r"ridgeformer: Stopped at step (\d+); go on with: ridgeformer (.*)", last)
-    assert found is not None
-    assert 0 < int(found[1]) < 6000
-    assert (out / "checkpoints" / f"step-{int(found[1]):09d}.safetensors").exists()
+    stopped = re.fullmatch(r"ridgeformer: Stopped at step (\d+); go on with: ridgeformer (.*)", last)
+    assert stopped is not None
+    assert 0 < int(stopped[1]) < 6000
+    assert (out / "checkpoints" / f"step-{int(stopped[1]):09d}.safetensors").exists()
     assert "Traceback" not in done.stderr
     assert not (out / "result.json").exists()
-    succeeds(*found[2].split())
-    succeeds("train", *LONG, "--out", whole)
+    succeeds(capsys, *stopped[2].split())
+    succeeds(capsys, "train", *LONG, "--out", whole)
     assert contents(out) == contents(whole)
-
-
-def test_interrupt_without_a_folder_says_so_and_nothing_else() -> None:
-    process = start("train", *SMALL, "--steps", 20_000, "--sequences", 300)
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith("step ")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "ridgeformer: interrupted."
-    assert "Traceback" not in err

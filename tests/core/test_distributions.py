@@ -167,7 +167,7 @@ def test_every_prior_of_the_registry_reads_its_own_example() -> None:
     assert list(PRIORS) == ["uniform", "loguniform", "categorical", "fixed"]
     for name, entry in PRIORS.items():
         prior = rf.parse_noise(entry.form)
-        assert (type(prior), prior.spec) == (entry.prior, entry.form)
+        assert (type(prior), prior.spec) == (entry, entry.form)
         assert name == entry.name
         assert is_builtin(prior)
 

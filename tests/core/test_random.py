@@ -303,7 +303,7 @@ def test_draw_gram_gives_symmetric_positive_matrices() -> None:
     assert np.linalg.eigvalsh(gram).min() > 0
 
 
-@pytest.mark.parametrize("dim", [1, 2, 10, 64, 520])
+@pytest.mark.parametrize("dim", [1, 2, 10, 130])
 def test_draw_gram_reads_every_counter_slot_once(monkeypatch: pytest.MonkeyPatch, dim: int) -> None:
     """Two numbers from one slot would be the same number: x_t must share none with w and the factor, nor the χ."""
     used: list[int] = []

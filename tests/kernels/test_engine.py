@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from ridgeformer.kernels import engine
 from ridgeformer.kernels.diagonal import diagonal_gradient
 from ridgeformer.kernels.full import full_gradient
 from ridgeformer.kernels.inference import diagonal_weights, full_weights
-from support import KINDS, as_draw, make_examples, relative_error, run_python, tame_model
+from support import DTYPES, KINDS, OBJECTIVES, as_draw, make_examples, relative_error, run_python, tame_model
 
-DTYPES = [np.float32, np.float64]
-OBJECTIVES = ["exact", "sampled"]
 # One context, less than a vector, one more than a chunk of 128 (and not a multiple of any number of lanes), 16 chunks.
 BATCHES = [1, 7, 130, 2048]
 
@@ -218,8 +215,7 @@ def test_results_stay_the_same_while_workspaces_come_and_go() -> None:
 def test_weights_of_every_layer_equal_stopping_after_each(kind: str, dtype: Any, batch: int) -> None:
     gram = make_examples(batch, 9, 4, seed=5).gram
     model = tame_model(kind, 5, 2, 4, gram).astype(dtype)
-    parameters = model.attention_matrices() if kind == "full" else model.omega()
-    every = engine.weights_from_gram(parameters, gram, every_layer=True)
+    every = engine.weights(model.compiled(), gram, every_layer=True)
     assert every.shape == (5, batch, 4)
     assert every.dtype == np.dtype(dtype)
     context = rf.Context(gram.astype(dtype), 9)
@@ -272,16 +268,3 @@ rf.losses_and_gradient_on(model, task.draw_contexts(4, seed=0), backend="fused")
 print(len(diagonal_gradient.signatures))
 """
     assert run_python(code).strip() == "1"
-
-
-def test_cache_folder_is_the_chosen_one_and_named_after_the_sources(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from ridgeformer.core import storage
-    from ridgeformer.kernels import jit
-
-    monkeypatch.setenv("RIDGEFORMER_CACHE_DIR", str(tmp_path))
-    assert storage.cache_root() == tmp_path
-    monkeypatch.delenv("RIDGEFORMER_CACHE_DIR")
-    assert storage.cache_root().name == "ridgeformer"
-    assert jit._sources_digest() in jit._KERNEL_CACHE

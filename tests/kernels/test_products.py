@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ridgeformer.kernels.workspace import carve
 
 from ridgeformer.core.notation import Array
 from ridgeformer.kernels import matrices
+from ridgeformer.kernels.engine import carve
 from ridgeformer.kernels.jit import kernel
 from ridgeformer.kernels.products import multiply_add_outer
 from ridgeformer.kernels.vectors import (
@@ -30,8 +30,7 @@ from ridgeformer.kernels.vectors import (
     store_flat,
     word_to_unit,
 )
-
-DTYPES = [np.float32, np.float64]
+from support import DTYPES
 
 
 def lane_array(values: Array, dtype: Any) -> Array:

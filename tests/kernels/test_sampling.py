@@ -9,15 +9,19 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw, Purpose, draw_gram, philox_key
+from ridgeformer.core.random import GramDraw, Purpose, Source, draw_gram, philox_key
 from ridgeformer.kernels import engine
+from support import DTYPES
 
 KEY = philox_key(99, Purpose.EVALUATE)
-DTYPES = [np.float32, np.float64]
 
 
 def fused(dim: int, n: int, sigma: Array, step: int, first: int, dtype: Any, threads: int | None = None) -> GramDraw:
-    return engine.draw(dim, engine.make_source(sigma, n, step, first, KEY, dtype), threads)
+    return engine.draw(dim, Source(sigma, n, step, first, KEY), dtype, threads)
+
+
+def reference(dim: int, n: int, sigma: Array, step: int, first: int = 0) -> GramDraw:
+    return draw_gram(dim, Source(sigma, n, step, first, KEY))
 
 
 def assert_equal_to(found: GramDraw, expected: GramDraw) -> None:
@@ -33,7 +37,7 @@ SHAPES = [(1, 2), (1, 50), (2, 3), (3, 4), (3, 9), (5, 6), (10, 11), (10, 20), (
 @pytest.mark.parametrize(("step", "first"), [(0, 0), (2**32 + 5, 77), (2**63 - 1, 2**31)])
 def test_float64_contexts_equal_the_reference(dim: int, n: int, step: int, first: int) -> None:
     sigma = np.linspace(0, 5, 50)
-    found, expected = fused(dim, n, sigma, step, first, np.float64), draw_gram(dim, n, sigma, step, KEY, first)
+    found, expected = fused(dim, n, sigma, step, first, np.float64), reference(dim, n, sigma, step, first)
     for name, mine, its in zip(GramDraw._fields, found, expected, strict=True):
         # Rounding of the normals, a few eps, and of sums of up to 65 products: measured, 3e-15. The oracle's solve
         # magnifies it by the condition of Σ + σ²I, which for n = d + 1 and σ = 0 has no bound: measured, 7e-15.
@@ -44,7 +48,7 @@ def test_float64_contexts_equal_the_reference(dim: int, n: int, step: int, first
 @pytest.mark.parametrize(("dim", "n"), SHAPES)
 def test_float32_contexts_equal_the_reference_to_rounding(dim: int, n: int) -> None:
     sigma = np.linspace(0.5, 5, 200)
-    found, expected = fused(dim, n, sigma, 3, 0, np.float32), draw_gram(dim, n, sigma, 3, KEY)
+    found, expected = fused(dim, n, sigma, 3, 0, np.float32), reference(dim, n, sigma, 3)
     for name, mine, its in zip(GramDraw._fields, found, expected, strict=True):
         assert mine.dtype == np.float32
         # The same in float32, 6e-8; small radii cost single normals a digit or two (see test_random.py). Measured:

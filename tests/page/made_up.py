@@ -1,4 +1,4 @@
-"""A results folder with made-up numbers: every record, small, of the form that experiments write."""
+"""A results folder with made-up numbers: a small Table 1 whose numbers tests know, claims, and all other records."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from made_up_results import RECORDS, made_up
+
 PRIORS = ("uniform:0", "uniform:2", "uniform:5", "categorical:1+3")
 KINDS = ("gdpp", "diag", "full")
 BASELINES = {"constrr": 0.36, "adarr": 0.07, "tunedrr": 0.05, "bayes": 0.039}
-LEVELS = [0.5 * k for k in range(13)]
 
 
 def entry(method: str, layers: int | None, noise: str, loss: float | None, **others: Any) -> dict[str, Any]:
@@ -49,104 +50,14 @@ def table1() -> dict[str, Any]:
     return {"record": "table1", "sequences": 100_000, "seed": 1, "entries": rows}
 
 
-def _series(method: str, layers: int | None, scale: float) -> dict[str, Any]:
-    adjusted = [scale * (0.01 + (level - 2.5) ** 2) for level in LEVELS]
-    adjusted[-1] = 1e300 if method == "full" else adjusted[-1]  # a model far outside of what it was trained on
-    return {
-        "method": method,
-        "layers": layers,
-        "adjusted": adjusted,
-        "standard_error": [value / 50 for value in adjusted],
-        "unadjusted": [value + 1 for value in adjusted],
-    }
-
-
 def records() -> dict[str, dict[str, Any]]:
     """All records by name."""
-    profiles = [
-        {
-            "noise": noise,
-            "levels": LEVELS,
-            "series": [
-                *(_series(kind, layers, 0.1 / layers) for kind in KINDS for layers in (2, 7)),
-                *(_series(name, None, loss) for name, loss in BASELINES.items()),
-            ],
-        }
-        for noise in PRIORS
+    claims = [
+        {"statement": "It works.", "verdict": "confirmed", "numbers": "3 of 3 cells."},
+        {"statement": "It always works.", "verdict": "refuted", "numbers": "0 of 3 cells."},
     ]
-    readouts = [
-        {
-            "method": kind,
-            "layers": layers,
-            "seed": seed,
-            "adjusted": [1 / (k + 1 + 0.1 * seed) for k in range(layers)],
-            "standard_error": [0.01] * layers,
-            "profile": [[0.1 * (1 + k + seed + level) for level in LEVELS] for k in range(layers)],
-        }
-        for kind in KINDS
-        for layers in (1, 2, 4)
-        for seed in (0, 1)
-    ]
-    matrix = [[(1.0 if row == column else 0.1) * (-1) ** row for column in range(4)] for row in range(4)]
-    weights = [{"name": name, "P": [[matrix]] * 2, "Q": [[matrix]] * 2} for name in ("full-2-made-up", "full-2-other")]
-    legs = [{"name": "adam", "seconds": [1.0, 2.0, None], "loss": [0.5, 0.2, 0.1]}]
-    curves = [
-        {
-            "name": f"{kind}-{layers}-uniform-5",
-            "method": kind,
-            "layers": layers,
-            "noise": "uniform:5",
-            "start": f"{kind}-4-uniform-5" if layers > 4 else None,
-            "legs": legs,
-            "final": 0.06,
-            "final_seconds": 3.0,
-        }
-        for kind in KINDS
-        for layers in (2, 4, 7)
-    ]
-    shifts = [
-        {"spec": spec, "reference": 1.5, "results": {"FULL 7": _shifted(ratio), "AdaRR": _shifted(1.05)}}
-        for spec, ratio in (("none", 1.03), ("outliers:0.05x10", None), ("kappa:10+student:5", 2e7))
-    ]
-    return {
-        "table1": table1(),
-        "claims": {
-            "record": "claims",
-            "claims": [
-                {"statement": "It works.", "verdict": "confirmed", "numbers": "3 of 3 cells."},
-                {"statement": "It always works.", "verdict": "refuted", "numbers": "0 of 3 cells."},
-            ],
-        },
-        "profiles": {"record": "profiles", "sequences": 5000, "seed": 1, "panels": profiles},
-        "readouts": {
-            "record": "readouts",
-            "noise": "uniform:5",
-            "sequences": 20_000,
-            "levels": LEVELS,
-            "level_sequences": 5000,
-            "models": readouts,
-        },
-        "weights": {"record": "weights", "models": weights},
-        "training": {"record": "training", "curves": curves},
-        "shift": {
-            "record": "shift",
-            "noise": "uniform:5",
-            "sequences": 10_000,
-            "predictors": ["FULL 7", "AdaRR"],
-            "scenarios": shifts,
-        },
-    }
-
-
-def _shifted(ratio: float | None) -> dict[str, Any]:
-    fields = ("loss", "loss_error", "ratio_error", "excess", "excess_error", "median", "p99", "maximum", "top_share")
-    return {
-        **dict.fromkeys(fields, 0.01),
-        "ratio": ratio,
-        "sequences": 10_000,
-        "diverged": 0,
-        "survives": ratio is not None and ratio < 1.3,
-    }
+    others = {name: made_up(name).as_json() for name in RECORDS}
+    return others | {"table1": table1(), "claims": {"record": "claims", "claims": claims}}
 
 
 def write_records(folder: Path, contents: dict[str, dict[str, Any]]) -> Path:

@@ -285,7 +285,7 @@ def test_exploding_model_stays_on_the_chart_and_says_so(explorer: Explorer) -> N
 
 
 def test_screen_readers_are_told_the_result_once_it_has_settled(explorer: Explorer) -> None:
-    explorer.open("model=diag-4-uniform-5&seed=5")
+    explorer.open("model=diag-4-uniform-5&seed=5&average=no")
     explorer.element("sigma").send_keys(Keys.ARROW_RIGHT * 3)
     text = explorer.browser.wait("return document.getElementById('announcer')?.textContent")
     assert text == explorer.element("summary").text

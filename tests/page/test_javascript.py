@@ -21,9 +21,9 @@ TOLERANCE = 1e-6
 """What the page promises. Float64 on both sides gives 1e-11 and better; deep models amplify rounding."""
 
 RUN = """
-const model = ridgeformer.core.model.decodeModel(input.model);
-const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
-return ridgeformer.core.model.runModel(model, gram, new Set(input.off ?? []));
+const model = ridgeformer.model.decodeModel(input.model);
+const gram = ridgeformer.model.gramMatrix(input.X, input.y);
+return ridgeformer.model.runModel(model, gram, new Set(input.off ?? []));
 """
 
 
@@ -56,8 +56,8 @@ def test_forward_pass_of_every_model_of_the_page_gives_the_weights_of_python() -
     examples = make_examples(1, 20, 10, seed=5)
     names = page_model_names()
     code = """
-    const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
-    const run = (encoded) => ridgeformer.core.model.runModel(ridgeformer.core.model.decodeModel(encoded), gram);
+    const gram = ridgeformer.model.gramMatrix(input.X, input.y);
+    const run = (encoded) => ridgeformer.model.runModel(ridgeformer.model.decodeModel(encoded), gram);
     return input.models.map(run);
     """
     payload = {"models": encode_models(names), "X": examples.X[0].tolist(), "y": examples.y[0].tolist()}
@@ -104,7 +104,7 @@ def test_switching_a_block_off_is_the_model_without_it(name: str, block: str, la
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_inert_blocks_are_those_of_python(layers: int) -> None:
-    found = run_javascript("return [...ridgeformer.core.model.inertBlocks(input)];", layers)
+    found = run_javascript("return [...ridgeformer.model.inertBlocks(input)];", layers)
     names = np.array([[f"{layer + 1}{block}" for block in ("xx", "xy", "yx", "yy")] for layer in range(layers)])
     assert sorted(found) == sorted(names[inert(layers)])
 
@@ -119,7 +119,7 @@ def test_baselines_are_those_of_python(n: int, sigma: float) -> None:
     X, w = rng.standard_normal((n, 10)), rng.standard_normal(10)
     y = X @ w + sigma * rng.standard_normal(n)
     code = """
-    const gram = ridgeformer.core.model.gramMatrix(input.X, input.y);
+    const gram = ridgeformer.model.gramMatrix(input.X, input.y);
     const known = { dim: 10, examples: input.y.length, sigma: input.sigma };
     return input.priors.map((noise) => ridgeformer.baselines.allBaselines(gram, { ...known, noise }));
     """
@@ -212,7 +212,7 @@ SETTINGS = (*MATHS, "explorer_settings.js", "explorer_result.js")
 
 def test_settings_return_from_the_address_as_they_were() -> None:
     state = {"model": "diag-4-uniform-5", "sigma": "3.35", "examples": "33", "seed": "42", "outlier": "7.5"}
-    state |= {"off": "xy,2yy", "query": "17", "layer": "2", "points": "examples", "against": "oracle", "average": "yes"}
+    state |= {"off": "xy,2yy", "query": "17", "layer": "2", "points": "examples", "against": "oracle", "average": "no"}
     code = """
     const { fromState, toState } = ridgeformer.explorer.settings;
     const settings = fromState(input.state, input.models);
@@ -265,9 +265,10 @@ def test_mean_errors_are_means_over_the_sequences_that_follow() -> None:
     code = """
     const { results, settings } = ridgeformer.explorer;
     const start = settings.fromState({ seed: "3", sigma: "4" }, input);
-    const model = ridgeformer.core.model.decodeModel(input[0]);
-    const one = (seed) => results.errors({ ...start, seed }, model, results.compute({ ...start, seed }, model));
-    const mean = results.errors({ ...start, average: true }, model, results.compute(start, model));
+    const model = ridgeformer.model.decodeModel(input[0]);
+    const alone = (seed) => ({ ...start, seed, average: false });
+    const one = (seed) => results.errors(alone(seed), model, results.compute(alone(seed), model));
+    const mean = results.errors(start, model, results.compute(start, model));
     return { mean, singles: Array.from({ length: settings.AVERAGED }, (_, k) => one(3 + k)) };
     """
     found = run_javascript(code, encode_models(["diag-4-uniform-5"]), SETTINGS)
@@ -276,6 +277,21 @@ def test_mean_errors_are_means_over_the_sequences_that_follow() -> None:
         expected = np.mean([one["baselines"][name] for one in singles])
         assert found["mean"]["baselines"][name] == pytest.approx(expected, rel=1e-12)
     assert found["mean"]["layers"] == pytest.approx(np.mean([one["layers"] for one in singles], axis=0), rel=1e-12)
+
+
+def test_explorer_opens_with_the_mean_of_64_sequences_and_no_model_ahead_of_the_oracle() -> None:
+    code = """
+    const { results, settings } = ridgeformer.explorer;
+    return input.map((encoded) => {
+      const usual = settings.fromState({ model: encoded.name }, input);
+      const model = ridgeformer.model.decodeModel(encoded);
+      const errors = results.errors(usual, model, results.compute(usual, model));
+      return [usual.average, settings.AVERAGED, Math.min(...errors.layers) - errors.baselines.oracle];
+    });
+    """
+    names = ["diag-4-uniform-5", "full-7-uniform-5", "full-12-heads-2-uniform-5", "gdpp-7-uniform-3"]
+    found = run_javascript(code, encode_models(names), SETTINGS)
+    assert all(average is True and count == 64 and ahead > 0 for average, count, ahead in found), found
 
 
 def test_encoded_model_leaves_out_what_its_file_says_in_a_wrong_form() -> None:

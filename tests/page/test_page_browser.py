@@ -15,8 +15,10 @@ import ridgeformer as rf
 from ridgeformer.page import write_page
 from ridgeformer.page.build import page_data, page_html
 from ridgeformer.page.models import encode_models
+from ridgeformer.plots import FIGURES
+from ridgeformer.plots.specification import geometric
+from ridgeformer.reproduction.results import read_results
 
-FIGURES = ("1", "2", "3", "4", "5", "6", "7", "bayes", "training", "depth", "shift")
 LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3, for text
 PHONE = 390  # pixels, a common width of phones
 
@@ -222,11 +224,13 @@ def test_points_of_a_chart_are_read_by_arrow_keys_and_by_pointing(browser: Brows
     browser.run("document.querySelector('#panel-5 svg.canvas').focus()")
     press(browser, Keys.ARROW_RIGHT)
     tooltip = "return document.querySelector('.tooltip:not([hidden])')?.innerText ?? ''"
+    models = [model for model in records()["readouts"]["models"] if (model["method"], model["layers"]) == ("full", 1)]
+    mean, low, high = (f"{found[0]:.3f}" for found in geometric([model["adjusted"] for model in models]))
     assert browser.run(tooltip).splitlines() == [
         "1 layer",
         "read out after layer: 1",
-        "adjusted loss: 0.955 (0.909 to 1.019)",  # of 1 and 1 / 1.1, whose standard deviation is 0.064
-        "mean and spread of 2 seeds",
+        f"adjusted loss: {mean} ({low} to {high})",
+        "mean and spread of 5 seeds",
     ]
     browser.wait("return document.getElementById('announcer').textContent.startsWith('1 layer')")
     press(browser, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
@@ -239,7 +243,7 @@ def test_points_of_a_chart_are_read_by_arrow_keys_and_by_pointing(browser: Brows
 
 
 def test_legend_hides_a_series_in_all_panels_and_shows_it_again(browser: Browser, page: Path) -> None:
-    lines = "return document.querySelectorAll('#panel-1 .panel .line').length"
+    lines = "return document.querySelectorAll('#panel-1 .panel .line:not(.level)').length"
     browser.open(page)
     before = browser.run(lines)
     entry = browser.driver.find_element("css selector", "#panel-1 .legend-entry")
@@ -258,7 +262,7 @@ def test_numbers_of_a_chart_are_a_table_too(browser: Browser, page: Path) -> Non
     heads = browser.run(
         "return [...document.querySelectorAll('#panel-5 details thead th')].map((th) => th.textContent)"
     )
-    assert heads == ["read out after layer", "1 layer", "2 layers", "4 layers", "Bayes limit"]
+    assert heads == ["read out after layer", "1 layer", *(f"{k} layers" for k in range(2, 8)), "Bayes limit"]
 
 
 def test_section_in_the_address_is_gone_to_and_links_keep_the_rest(browser: Browser, page: Path) -> None:
@@ -326,59 +330,68 @@ def test_missing_records_are_named_with_the_command_that_makes_them(browser: Bro
     assert browser.complaints() == []
 
 
-def unchecked_page(contents: dict[str, Any], folder: Path, models: tuple[str, ...]) -> Path:
-    """A page of records that the reader of records would refuse: the page itself must stand them too."""
-    page = folder / "index.html"
-    data = page_data(contents, Path("<img src=x onerror=alert(1)>"), encode_models(models))
-    page.write_text(page_html(data), encoding="utf-8")
-    return page
-
-
-def emptied(value: Any) -> Any:
-    """Every list of a record without its items."""
-    if isinstance(value, dict):
-        return {name: emptied(item) for name, item in value.items()}
-    return [] if isinstance(value, list) else value
-
-
 def test_records_with_nothing_in_them_make_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
-    contents = {name: emptied(record) for name, record in records().items()}
-    browser.open(unchecked_page(contents, tmp_path, ()))
+    lists = ("entries", "claims", "panels", "models", "curves", "predictors", "scenarios")
+    contents = {
+        name: {key: [] if key in lists else value for key, value in record.items()}
+        for name, record in records().items()
+    }
+    browser.open(write_page(write_records(tmp_path, contents), tmp_path, models=()))
     for key in FIGURES:
         browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
-    assert "There is nothing to draw" in browser.run("return document.getElementById('panel-4').textContent")
+        assert "There is nothing to draw" in browser.run(
+            "return document.getElementById(arguments[0]).textContent", f"panel-{key}"
+        )
     assert "There are no models" in browser.run("return document.getElementById('explorer').textContent")
     assert browser.complaints() == []
 
 
 def poisoned(value: Any) -> Any:
-    """Every text of a record with markup behind it, but for what records are told apart by."""
+    """Every text of the page's data with markup behind it, except what things are told apart by."""
     if isinstance(value, dict):
-        return {name: item if name == "record" else poisoned(item) for name, item in value.items()}
+        return {name: item if name in ("type", "colour", "marker") else poisoned(item) for name, item in value.items()}
     if isinstance(value, list):
         return [poisoned(item) for item in value]
     return value + HOSTILE if isinstance(value, str) else value
 
 
 def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Browser, tmp_path: Path) -> None:
-    contents = poisoned(records())
-    for panel in contents["shift"]["scenarios"]:
-        panel["results"] = {name + HOSTILE: result for name, result in panel["results"].items()}
     model = rf.load("diag-4-uniform-5")
     info = {"task": {"noise": HOSTILE, "context": HOSTILE}, "training": {"seed": HOSTILE}, "note": HOSTILE}
     file = tmp_path / "<img src=x onerror='window.hacked=1'>.safetensors"
     rf.LinearTransformer(model.kind, model.dim, model.parameters, info).save(file)
-    page = unchecked_page(contents, tmp_path, (str(file),))
+    data = page_data(read_results(write_records(tmp_path, records())), encode_models([str(file)]))
+    wild = poisoned({name: value for name, value in data.items() if name != "models"}) | {"models": data["models"]}
+    for figure, tame in zip(wild["figures"], data["figures"], strict=True):
+        figure["name"] = tame["name"]
+    page = tmp_path / "index.html"
+    page.write_text(page_html(wild), encoding="utf-8")
     browser.open(page, f"model={HOSTILE}&figure={HOSTILE}&sort={HOSTILE}")
     for key in FIGURES:
         browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
     assert browser.run("return window.hacked ?? null") is None
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert browser.run("return document.scripts.length") == 2
-    for place in ("claims", "table1", "panel-shift", "panel-1"):
+    for place in ("claims", "table1", "panel-shift", "panel-1", "panel-5"):
         assert HOSTILE in browser.run("return document.getElementById(arguments[0]).textContent", place), place
     assert browser.complaints() == []
     assert all(address.startswith(("file:", "data:")) for address in browser.requests())
+
+
+def test_baselines_are_defined_where_they_appear_and_the_paper_is_linked(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    for place in ("problem", "table1"):
+        names = browser.run(
+            "return [...document.querySelectorAll(`#${arguments[0]} .definitions dt`)].map((dt) => dt.textContent)",
+            place,
+        )
+        assert names == ["ConstRR", "AdaRR", "TunedRR", "Bayes limit"]
+    entry = browser.driver.find_element("xpath", "//section[@id='figures']//button[text()='TunedRR']")
+    assert (entry.get_attribute("title") or "").startswith("AdaRR with")
+    assert (
+        browser.driver.find_element("link text", "arXiv 2402.14180").get_attribute("href")
+        == "https://arxiv.org/abs/2402.14180"
+    )
 
 
 def test_screenshots_of_desk_and_phone_in_light_and_dark_differ(browser: Browser, page: Path, tmp_path: Path) -> None:

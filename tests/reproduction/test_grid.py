@@ -6,7 +6,6 @@ layers, and a process needs a second or two for the first of them.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -15,17 +14,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from ridgeformer.cli.grid_progress import GridProgress, expected_seconds
 
 import ridgeformer as rf
-from ridgeformer.core.validation import InterruptedRunError, RidgeformerError
+from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 from ridgeformer.reproduction import grid
 from ridgeformer.reproduction.cells import Cell, grid_cells
-from ridgeformer.reproduction.grid import GridEvent, finished_result, train_grid
+from ridgeformer.reproduction.grid import GridEvent, build_zoo, finished_result, note_times, train_grid
+from ridgeformer.zoo import zoo_names
 from support import one_sentence
 
 CELLS = grid_cells(["gdpp"], [1, 2], ["uniform:5", "uniform:0"], [0], sequences=2000)
@@ -36,9 +35,12 @@ from pathlib import Path
 from ridgeformer.reproduction.cells import Cell
 from ridgeformer.reproduction.grid import train_grid
 
-cells = [Cell(**values) for values in json.loads(sys.argv[2])]
-failed = train_grid(cells, Path(sys.argv[1]), lambda event: print(event.what, event.cell.name, flush=True), workers=2)
-sys.exit(len(failed))
+def show(event):
+    print(event.what, event.cell.name, flush=True)
+
+if __name__ == "__main__":
+    cells = [Cell(**values) for values in json.loads(sys.argv[2])]
+    sys.exit(len(train_grid(cells, Path(sys.argv[1]), show, workers=2)))
 """
 
 
@@ -54,18 +56,21 @@ def start_main(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def workers_on(folder: Path) -> set[int]:
-    """Ids of the worker processes of a grid in ``folder``, that is with it as their last argument."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"ridgeformer.reproduction.worker" in words and os.fsencode(folder) in words:
-                found.add(int(entry.name))
-    return found
+def workers_of(parent: int) -> set[int]:
+    """Ids of the training processes that a process has."""
+    try:
+        children = {int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()}
+    except OSError:
+        return set()
+    return {child for child in children if b"spawn_main" in command_line(child)}
+
+
+def command_line(process: int) -> bytes:
+    """That of a process, empty if it is gone, or dead and not yet fetched by its parent."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> bool:
@@ -113,7 +118,7 @@ def test_grid_trains_every_cell_parents_first_and_leaves_no_process(whole: tuple
         model = rf.load(folder / cell.name / "model.safetensors")
         assert model.info["training"] == cell.config.as_json()
         assert model.layers == cell.layers
-    assert workers_on(folder) == set()
+    assert workers_of(os.getpid()) == set()
 
 
 def test_grid_gives_what_training_each_cell_in_this_process_gives(
@@ -176,29 +181,28 @@ def test_diverged_run_is_not_kept_as_finished(whole: tuple[Path, list[str]], tmp
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
-def moments(folder: Path) -> dict[str, Callable[[], object]]:
-    """When to kill: workers are there but have not begun; in the midst of a first cell; between first and second."""
-    return {
-        "workers start": lambda: len(workers_on(folder)) == 2,
-        "a cell is begun": lambda: any(folder.glob("*/config.json")),
-        "a cell is finished": lambda: any(folder.glob("*/result.json")),
-    }
+# When to kill: workers are there but have not begun; in the midst of a first cell; between first and second.
+MOMENTS: dict[str, Callable[[Path, int], object]] = {
+    "workers start": lambda folder, main: len(workers_of(main)) == 2,
+    "a cell is begun": lambda folder, main: any(folder.glob("*/config.json")),
+    "a cell is finished": lambda folder, main: any(folder.glob("*/result.json")),
+}
 
 
 def test_grid_killed_at_several_moments_leaves_no_process_and_no_part_and_ends_the_same(
     whole: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs"
-    for name, reached in moments(folder).items():
+    for name, reached in MOMENTS.items():
         process = start_main(folder)
-        assert wait_for(lambda reached=reached: reached()), name  # type: ignore[misc]
+        assert wait_for(partial(reached, folder, process.pid)), name
         assert process.poll() is None, name
-        crew = workers_on(folder)
+        crew = workers_of(process.pid)
         assert crew
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert wait_for(lambda: not workers_on(folder), 10), name
+        assert wait_for(lambda crew=crew: not any(map(command_line, crew)), 10), name  # type: ignore[misc]
         for result in folder.glob("*/result.json"):
             assert json.loads(result.read_text())["status"] == "finished"
             rf.load(result.parent / "model.safetensors")
@@ -220,7 +224,7 @@ def test_interrupt_in_the_main_process_is_one_sentence_and_leaves_no_process(tmp
     with pytest.raises(InterruptedRunError, match="The same command goes on from there") as caught:
         train_grid(CELLS, tmp_path, stop, workers=2)
     assert str(tmp_path) in one_sentence(caught.value)
-    assert workers_on(tmp_path) == set()
+    assert workers_of(os.getpid()) == set()
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ def test_cell_without_a_folder_fails_and_its_children_with_it(whole: tuple[Path,
     assert messages["gdpp-1-uniform-0"].startswith(f"Cannot write {folder / 'gdpp-1-uniform-0'}")
     assert (folder / "gdpp-2-uniform-5" / "result.json").exists()  # the rest goes on
     assert not (folder / "gdpp-2-uniform-0").exists()
-    assert workers_on(folder) == set()
+    assert workers_of(os.getpid()) == set()
 
 
 def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
@@ -263,50 +267,85 @@ def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: tuple[Pat
 def test_worker_that_dies_is_reported_and_the_others_go(tmp_path: Path) -> None:
     def kill_one(event: GridEvent) -> None:
         if event.what == "started" and event.cell == CELLS[0]:
-            for pid in workers_on(tmp_path):
-                os.kill(pid, signal.SIGKILL)
-                return
+            os.kill(workers_of(os.getpid()).pop(), signal.SIGKILL)
 
     with pytest.raises(RidgeformerError, match="A training process died; run the command again") as caught:
         train_grid(CELLS, tmp_path, kill_one, workers=2)
     one_sentence(caught.value)
-    assert workers_on(tmp_path) == set()
+    assert workers_of(os.getpid()) == set()
 
 
-# --- what a user sees -------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
-def show(events: list[GridEvent], cells: tuple[Cell, ...] = CELLS, terminal: bool = False) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=200, force_terminal=terminal, color_system=None)
-    with GridProgress(cells, console) as progress:
-        for event in events:
-            progress(event)
-    return out.getvalue()
+def test_times_of_finished_cells_are_noted_a_line_for_each(whole: tuple[Path, list[str]]) -> None:
+    rows = [json.loads(line) for line in (whole[0] / "grid.jsonl").read_text().splitlines()]
+    assert sorted(row["cell"] for row in rows) == sorted(cell.name for cell in CELLS)
+    assert all(row["started"] < row["finished"] and row["busy"] > 0 for row in rows)
 
 
-def test_progress_without_a_terminal_is_silent_but_for_failures() -> None:
-    events = [
-        GridEvent(CELLS[0], "started"),
-        GridEvent(CELLS[0], "running", 0.5),
-        GridEvent(CELLS[0], "finished", 1.0),
-        GridEvent(CELLS[1], "failed", 1.0, message="It exploded."),
-    ]
-    assert show(events) == f"ridgeformer: {CELLS[1].name}: It exploded.\n"
+def test_times_in_a_folder_that_cannot_be_written_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Cannot write"):
+        note_times(tmp_path / "missing", CELLS[0], 0.0, 1.0, 1.0)
 
 
-def test_progress_on_a_terminal_ends_at_all_of_it() -> None:
-    events = [GridEvent(CELLS[0], "kept"), *(GridEvent(cell, "finished", 1.0) for cell in CELLS[1:])]
-    assert "100%" in show(events, terminal=True)
-    assert "100%" not in show(events[:-1], terminal=True)
+# --- the zoo ----------------------------------------------------------------------------------------------------------
 
 
-def test_progress_of_a_grid_that_was_all_kept_estimates_no_time() -> None:
-    assert "min left" not in show([GridEvent(cell, "kept") for cell in CELLS], terminal=True)
+def test_zoo_is_built_of_finished_runs_byte_for_byte(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+    sizes = build_zoo(whole[0], tmp_path)
+    assert sorted(sizes) == sorted(cell.name for cell in CELLS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.safetensors" for name in sizes)
+    for name, size in sizes.items():
+        data = (tmp_path / f"{name}.safetensors").read_bytes()
+        assert data == (whole[0] / name / "model.safetensors").read_bytes()
+        assert size == len(data)
 
 
-def test_expected_seconds_are_positive_and_shortest_for_gdpp() -> None:
-    seconds = {cell: expected_seconds(cell) for cell in grid_cells()}
-    least = min(seconds.values())
-    assert least > 0
-    assert all(seconds[cell] == least for cell in seconds if cell.model == "gdpp")
+def test_zoo_that_is_built_into_the_package_shows_at_once(
+    whole: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "zoo_folder", lambda: tmp_path)
+    monkeypatch.setattr("ridgeformer.zoo.zoo_folder", lambda: tmp_path)
+    try:
+        assert zoo_names() != ()
+        build_zoo(whole[0])
+        assert zoo_names() == tuple(sorted(cell.name for cell in CELLS))
+    finally:
+        zoo_names.cache_clear()
+
+
+@pytest.mark.parametrize("length", [0, 7, 100, -1])
+def test_zoo_refuses_a_model_that_is_cut_off_and_writes_nothing(
+    whole: tuple[Path, list[str]], tmp_path: Path, length: int
+) -> None:
+    runs = copy(whole[0], tmp_path / "runs", [CELLS[0].name, CELLS[1].name])
+    bad = runs / CELLS[1].name / "model.safetensors"
+    bad.write_bytes(bad.read_bytes()[:length])
+    (tmp_path / "into").mkdir()
+    with pytest.raises(InputError) as caught:
+        build_zoo(runs, tmp_path / "into")
+    assert str(bad) in one_sentence(caught.value)
+    assert list((tmp_path / "into").iterdir()) == []
+
+
+@pytest.mark.parametrize("result", [None, '{"status": "diverged"}'])
+def test_zoo_leaves_out_runs_without_a_result_and_diverged_ones(
+    whole: tuple[Path, list[str]], tmp_path: Path, result: str | None
+) -> None:
+    """A run killed between its last two files has a model but no result; one that diverged has both."""
+    runs = copy(whole[0], tmp_path / "runs", [CELLS[0].name, CELLS[1].name])
+    last = runs / CELLS[1].name / "result.json"
+    last.unlink() if result is None else last.write_text(result)
+    assert list(build_zoo(runs, tmp_path)) == [CELLS[0].name]
+
+
+@pytest.mark.parametrize(
+    ("runs", "into", "hint"), [("empty", ".", "no finished runs"), ("", "nowhere", "Cannot write")]
+)
+def test_zoo_of_nothing_or_into_nowhere_is_one_sentence(
+    whole: tuple[Path, list[str]], tmp_path: Path, runs: str, into: str, hint: str
+) -> None:
+    with pytest.raises(InputError, match=hint) as caught:
+        build_zoo(tmp_path / runs if runs else whole[0], tmp_path / into)
+    one_sentence(caught.value)

@@ -11,16 +11,15 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import ridgeformer as rf
-from ridgeformer.baselines import AdaRR, Bayes, ConstRR, TunedRR
+from ridgeformer.baselines import BASELINES, AdaRR, Bayes, ConstRR, TunedRR
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.evaluation.compare import compare
-from ridgeformer.reproduction import table1_text
+from ridgeformer.reproduction import table1
 from ridgeformer.reproduction.cells import PRIORS, Cell
 from ridgeformer.reproduction.paper import printed_loss
-from ridgeformer.reproduction.table1 import Entry, Table1, measure_table1
+from ridgeformer.reproduction.table1 import Entry, Table1, measure_table1, number
 
 SEQUENCES = 2000
 
@@ -123,7 +122,7 @@ def test_models_beyond_the_paper_are_marked_and_told_apart_from_those_with_one_h
     assert wider.entry("full", 7, "categorical:1+3") == table.entry("full", 7, "categorical:1+3")
     assert [e for e in wider.entries if e.beyond] == [several, deeper]
     assert several.verdict == deeper.verdict == ""
-    text = table1_text.as_markdown(wider)
+    text = wider.as_markdown()
     assert "| FULL 7 × 2 heads (ours) |  | **0.0300** |  |" in text
     assert "| FULL 12 (ours) |  | 0.0390 |  |" in text
     assert text.count("(ours)") == 2
@@ -162,11 +161,11 @@ def test_csv_has_a_line_for_each_entry_with_all_its_digits(table: Table1) -> Non
     [(0.0, "0"), (math.inf, "∞"), (2.5e-12, "2.50e-12"), (0.00049, "4.90e-04"), (0.0444, "0.0444"), (1.768, "1.768")],
 )
 def test_number_has_at_most_four_digits(value: float, text: str) -> None:
-    assert table1_text.number(value) == text
+    assert number(value) == text
 
 
 def test_markdown_is_a_table_with_as_many_cells_in_every_line(table: Table1) -> None:
-    text = table1_text.as_markdown(table)
+    text = table.as_markdown()
     lines = text.splitlines()
     assert len(lines) == 2 + len(table.rows)
     assert {line.count("|") for line in lines} == {len(table.columns) + 2}
@@ -189,7 +188,7 @@ def braces_balance(text: str) -> bool:
 
 
 def test_latex_is_a_tabular_with_balanced_braces_and_escaped_ones_in_heads(table: Table1) -> None:
-    text = table1_text.as_latex(table)
+    text = table.as_latex()
     assert braces_balance(text)
     assert not braces_balance(text.replace(r"\{", "{", 1))  # the control
     assert text.startswith(r"\begin{tabular}{lrrr}")
@@ -205,32 +204,19 @@ def test_latex_is_a_tabular_with_balanced_braces_and_escaped_ones_in_heads(table
     assert not re.search(r"(?<!\\)[%#_]", text)
 
 
-def test_terminal_shows_ours_over_the_papers(table: Table1) -> None:
-    console = Console(width=120, file=io.StringIO(), color_system=None)
-    with console.capture() as captured:
-        console.print(table1_text.terminal_table(table))
-    lines = captured.get().splitlines()
-    at = next(number for number, line in enumerate(lines) if "GD++ 1" in line)
-    assert "∞" in lines[at]
-    assert "1.768" in lines[at + 1]
-    assert "{1,3}" in captured.get()
-
-
-def test_terminal_colours_say_the_verdict(table: Table1) -> None:
-    cells = [cell for column in table1_text.terminal_table(table).columns for cell in column.cells]
-    assert "[red]∞[/]\n[dim]1.768[/]" in cells
-    assert "[bold default]9.91e-05[/]\n[dim]9.91e-05[/]" in cells
-    assert "[green]0.900[/]\n[dim]0.907[/]" in cells
-
-
 # --- the measurement --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def _tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuning takes seconds, and what the parameters are does not matter here."""
-    monkeypatch.setattr(ConstRR, "tuned", lambda task: ConstRR(2.0))
-    monkeypatch.setattr(TunedRR, "tuned", lambda task: TunedRR(1.5, 2.5))
+    quick = {
+        "constrr": replace(BASELINES["constrr"], make=lambda task: ConstRR(2.0)),
+        "adarr": BASELINES["adarr"],
+        "tunedrr": replace(BASELINES["tunedrr"], make=lambda task: TunedRR(1.5, 2.5)),
+        "bayes": BASELINES["bayes"],
+    }
+    monkeypatch.setattr(table1, "BASELINES", quick)
 
 
 def gdpp(layers: int, scale: float = 0.05, seed: int = 0) -> rf.LinearTransformer:
@@ -283,7 +269,7 @@ def test_measurement_of_a_model_that_explodes_is_null_in_json_and_survives() -> 
     first = found.entries[0]
     assert first.adjusted_loss == math.inf
     assert first.diverged > 0
-    assert "∞" in table1_text.as_markdown(found)
+    assert "∞" in found.as_markdown()
     assert found.best("uniform:5").method != "gdpp"
     back = Table1.from_json(json.loads(json.dumps(found.as_json(), allow_nan=False)))
     assert back.entries[1:] == found.entries[1:]

@@ -1,21 +1,24 @@
-"""Cells that are worse than printed: how the printed number scatters, what is said of why, and the page."""
+"""The measured parts of the reproduction's page: times, cells that are worse than printed and why, and the texts."""
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import reproduction_page as page
+from reproduction_page import printed_error, read_times, shortfalls
 
 import ridgeformer as rf
-from ridgeformer.reproduction.cells import Cell
-from ridgeformer.reproduction.claims import Claim
-from reproduction_page import write_reproduction_page
-from ridgeformer.reproduction.shortfalls import printed_error, shortfalls
-from ridgeformer.reproduction.table1 import Entry, Table1
+from made_up_results import write_results
 from ridgeformer.core.forward import token_predictions
+from ridgeformer.reproduction.cells import Cell
+from ridgeformer.reproduction.claims import Claim, ClaimsRecord
+from ridgeformer.reproduction.grid import note_times
 from ridgeformer.reproduction.paper import printed_loss
+from ridgeformer.reproduction.table1 import Entry, Table1
 
 
 def model(kind: str, layers: int) -> rf.LinearTransformer:
@@ -64,10 +67,7 @@ def test_shortfalls_say_bound_sampling_error_or_nothing_known() -> None:
     assert found[1].over == pytest.approx((0.0598 - 0.059 - 5e-4) / math.hypot(found[1].printed_error, 1e-4))
 
 
-def test_page_has_the_count_the_shortfalls_the_best_beyond_and_the_claims(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    names = ("table 1", "worse", "beyond", "claims")
-    page.write_text("\n".join(f"<!-- begin {name} --><!-- end {name} -->" for name in names))
+def test_texts_have_the_count_the_shortfalls_and_the_best_beyond() -> None:
     table = Table1(
         (
             entry("full", 7, "uniform:5", 0.0414),
@@ -79,12 +79,67 @@ def test_page_has_the_count_the_shortfalls_the_best_beyond_and_the_claims(tmp_pa
         sequences=1000,
         seed=1,
     )
-    models = {Cell("diag", 7, "uniform:5"): model("diag", 7)}
-    write_reproduction_page(page, table, [Claim("It works.", "confirmed", "1 of 1.")], models)
-    text = page.read_text(encoding="utf-8")
+    text = page.count(table)
     assert "of 2 trained models 1 are better than printed by more than its rounding, 0 equal" in text
-    assert "1 worse. The largest loss of any is 9 (DIAG 7, U5); 0 losses are not finite." in text
-    assert "1 × see below." in text
+    assert text.endswith("1 worse. The largest loss of any is 9 (DIAG 7, U5); 0 losses are not finite.")
+    assert page.worse(shortfalls(table, {Cell("diag", 7, "uniform:5"): model("diag", 7)})).startswith("1 × see below.")
+    assert page.worse([]) == "None."
+    text = page.beyond(table)
     assert "* U5: FULL 12, 0.0399 (1.023×), largest loss 0.359." in text
     assert "| FULL 7 × 2 heads | 0.0405 (1.038×) |" in text
-    assert "| It works. | confirmed | 1 of 1. |" in text
+
+
+def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "PAPER_SEQUENCES", 1000)
+    write_results(tmp_path)
+    claims = ClaimsRecord((Claim("It works.", "confirmed", "1 of 1."),))
+    (tmp_path / "claims.json").write_text(json.dumps(claims.as_json()))
+    table = Table1((entry("diag", 4, "uniform:5", 0.0598), entry("bayes", None, "uniform:5", 0.039)), 1000, 1)
+    (tmp_path / "table1.json").write_text(json.dumps(table.as_json()))
+    blocks = page.reproduction_blocks(tmp_path)
+    assert set(blocks) == {"table 1", "worse", "beyond", "claims"}  # no runs, so the times stay as they are
+    assert "| DIAG 4 | **0.0598** (0.059) |" in blocks["table 1"]
+    assert "| DIAG 4 | U5 | 0.059 ± " in blocks["worse"]
+    assert "| It works. | confirmed | 1 of 1. |" in blocks["claims"]
+    (tmp_path / "runs").mkdir()
+    note_times(tmp_path / "runs", Cell("gdpp", 1, "uniform:5"), 0.0, 60.0, 30.0)
+    assert (
+        "* 1 models of the paper's grid: 1 minutes, in which the workers had 50% of a core each"
+        in (page.reproduction_blocks(tmp_path)["time"])
+    )
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+FIRST, SECOND, THIRD = (Cell(kind, 1, "uniform:5") for kind in ("gdpp", "diag", "full"))
+
+
+def test_wall_time_is_that_of_the_union_and_pauses_do_not_count(tmp_path: Path) -> None:
+    note_times(tmp_path, FIRST, 100.0, 110.0, 5.0)
+    note_times(tmp_path, SECOND, 104.0, 120.0, 10.0)
+    note_times(tmp_path, THIRD, 1000.0, 1007.0, 7.0)
+    found = read_times(tmp_path, (FIRST, SECOND, THIRD))
+    assert found is not None
+    assert (found.cells, found.wall_seconds, found.worker_seconds, found.core_seconds) == (3, 27.0, 33.0, 22.0)
+    assert found.idle_seconds == pytest.approx(18.0)
+    assert found.by_kind == {"gdpp": 5.0, "diag": 10.0, "full": 7.0}
+    assert found.slowest == (SECOND.name, 10.0)
+
+
+def test_a_cell_that_was_trained_again_counts_once_and_others_do_not(tmp_path: Path) -> None:
+    note_times(tmp_path, FIRST, 0.0, 50.0, 40.0)
+    note_times(tmp_path, FIRST, 60.0, 65.0, 4.0)
+    note_times(tmp_path, SECOND, 0.0, 9.0, 9.0)
+    found = read_times(tmp_path, [FIRST])
+    assert found is not None
+    assert (found.cells, found.core_seconds) == (1, 4.0)
+
+
+def test_a_torn_line_is_left_out_and_nothing_is_none(tmp_path: Path) -> None:
+    assert read_times(tmp_path, [FIRST]) is None
+    note_times(tmp_path, FIRST, 0.0, 1.0, 1.0)
+    with (tmp_path / "grid.jsonl").open("a") as file:
+        file.write('{"cell": "diag-1-unif')
+    found = read_times(tmp_path, [FIRST, SECOND])
+    assert found is not None
+    assert found.cells == 1

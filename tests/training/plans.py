@@ -11,15 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.training import StepInfo, TrainConfig, TrainResult
+from ridgeformer.training import StepInfo, TrainConfig, TrainResult, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pool_stage import PoolStage
 from ridgeformer.training.pools import Mining
-from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.spectral import SpectralStage
 from ridgeformer.training.stages import Run, Stage
 from ridgeformer.training.state import TrainState
-from ridgeformer.training.train import complete
 
 _SIZES: dict[str, Any] = {"dim": 3, "examples": 8, "batch": 32, "sequences": 500}
 
@@ -100,10 +98,9 @@ def short_run(config: TrainConfig, plan: Sequence[Stage] | None = None, **fields
     return Run(config, tuple(stages), **({"ranked_on": 4096} | fields))
 
 
-def train_short(run: TrainConfig | Run, out: Path | None = None, **options: Any) -> TrainResult:
+def train_short(config: TrainConfig, out: Path | None = None, **options: Any) -> TrainResult:
     """As `ridgeformer.train`, with the stages of `short_run`."""
-    run = short_run(run) if isinstance(run, TrainConfig) else run
-    return complete(run, None if out is None else RunDirectory(out), **options)
+    return train(short_run(config), out=out, **options)
 
 
 def trail_of(run: Run) -> list[tuple[TrainState, StepInfo]]:

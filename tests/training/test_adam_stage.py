@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import NAMES, FaultyLosses, run_with
-from plans import short_run, train_short
+from plans import short_run
 
 import ridgeformer as rf
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose
-from ridgeformer.training import TrainConfig, TrainingDivergedError, adam_stage
+from ridgeformer.training import TrainConfig, TrainingDivergedError, adam_stage, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import Mining, mine
 
@@ -147,7 +147,7 @@ def test_run_whose_starts_all_explode_still_tries_its_main_stage() -> None:
 def test_run_with_nothing_left_ends_as_diverged_with_finite_weights(tmp_path: Path) -> None:
     losses = FaultyLosses(dict.fromkeys(range(100, 1000), "gradient is NaN"))
     with pytest.raises(TrainingDivergedError, match="Training diverged"):
-        train_short(short_run(CONFIG, [*STARTS, MAIN], **losses.fields), tmp_path / "run", callbacks=[losses])
+        train(short_run(CONFIG, [*STARTS, MAIN], **losses.fields), out=tmp_path / "run", callbacks=[losses])
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["status"] == "diverged"
     assert result["rewinds"] == 4 + 4 + 9  # starts two and three are given up; the main stage cannot be

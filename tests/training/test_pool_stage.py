@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import FAULTS, NAMES, FaultyLosses, run_with, spoiled
-from plans import short_run, train_short
+from plans import short_run
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.evaluation import adjusted_losses
-from ridgeformer.training import TrainConfig, pool_stage
+from ridgeformer.training import TrainConfig, pool_stage, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pool_stage import PoolStage, pool_function
 from ridgeformer.training.pools import Pool, sifted_pool, stretched_pool
@@ -181,7 +181,7 @@ def test_pool_with_poisoned_contexts_leaves_the_weights_alone(monkeypatch: pytes
 
 def test_history_of_a_lost_pool_stage_is_json_with_null_for_what_is_not_finite(tmp_path: Path) -> None:
     losses = FaultyLosses(dict.fromkeys(range(15, 200), "gradient is NaN"))
-    result = train_short(short_run(DIAGONAL, PLAN[:3], **losses.fields), tmp_path / "run", callbacks=[losses])
+    result = train(short_run(DIAGONAL, PLAN[:3], **losses.fields), out=tmp_path / "run", callbacks=[losses])
     lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
 
     def refuse(text: str) -> None:

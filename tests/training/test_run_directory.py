@@ -97,7 +97,7 @@ def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path) -> None:
     run = short_run(ADAM)
     shorter = [replace(stage, steps=min(stage.steps, 10)) for stage in run.stages]  # as a newer version might
     with pytest.raises(InputError, match="another version of the recipe"):
-        train_short(short_run(ADAM, shorter), tmp_path / "run", resume=True)
+        rf.train(short_run(ADAM, shorter), out=tmp_path / "run", resume=True)
 
 
 def test_paper_recipe_from_a_given_model_starts_there() -> None:

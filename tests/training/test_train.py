@@ -18,12 +18,15 @@ import plans
 import pytest
 from plans import ADAM, CONFIGS, GDPP, WARM, StopAfter, fingerprint, short_run, train_short
 
-from ridgeformer import InputError, LinearTransformer
-from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError
+from ridgeformer import InputError, LinearTransformer, Uniform
+from ridgeformer.core.model_file import load_model
+from ridgeformer.core.notation import Array
+from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError, train
 from ridgeformer.training import run_directory as run_directory_module
 from ridgeformer.training.quasi_newton import QuasiNewton
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.state import TrainState, load_checkpoint
+from support import one_sentence
 
 
 class Whole(NamedTuple):
@@ -347,3 +350,100 @@ def test_full_disk_is_one_clear_error_and_keeps_earlier_checkpoints(
 
 def _disk_full(handle: int) -> None:
     raise OSError(28, "No space left on device")
+
+
+# --- arguments that do not fit ----------------------------------------------------------------------------------------
+
+TINY = TrainConfig(kind="diag", layers=1, dim=2, examples=5, recipe="paper", steps=4, batch=4, sequences=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"config": {"layers": 1}}, "TrainConfig"),
+        ({"config": "full-7"}, "TrainConfig"),
+        ({"callbacks": 5}, "callbacks must be"),
+        ({"callbacks": "print"}, "callbacks must be"),
+        ({"callbacks": [print, None]}, "callbacks must be"),
+        ({"out": ""}, "folder"),
+        ({"out": "a\0b"}, "folder"),
+        ({"out": 5}, "folder"),
+        ({"resume": True}, "name the folder"),
+        ({"resume": True, "overwrite": True, "out": "run"}, "leave out overwrite"),
+        ({"checkpoint_seconds": "often"}, "checkpoint_seconds"),
+        ({"config": replace(TINY, start="diag-1-uniform-5"), "given": "model"}, "given must be"),
+        ({"threads": "all"}, "threads"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_argument_that_does_not_fit_is_one_sentence_and_leaves_no_files(
+    tmp_path: Path, arguments: dict[str, object], match: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=match) as raised:
+        train(**({"config": TINY} | arguments))  # type: ignore[arg-type]
+    one_sentence(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_callbacks_may_be_one_function_or_several() -> None:
+    one: list[StepInfo] = []
+    two: list[StepInfo] = []
+    train(TINY, callbacks=one.append)
+    train(TINY, callbacks=(one.append, two.append))
+    assert (len(one), len(two)) == (8, 4)
+
+
+# --- priors that are not the package's --------------------------------------------------------------------------------
+
+
+class Halves:
+    """σ is 0 or ``level``, half of the time each; its spec is that of another prior of the package."""
+
+    def __init__(self, level: float = 2.0, spec: str = "uniform:2") -> None:
+        self.level, self.spec = level, spec
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        return self.level * rng.integers(2, size=size)
+
+    def quadrature(self, nodes: int) -> tuple[Array, Array]:
+        return np.array([0.0, self.level]), np.array([0.5, 0.5])
+
+
+NAME = f"{__name__}:Halves"
+
+
+def test_prior_of_ones_own_is_trained_with_and_named_in_files(tmp_path: Path) -> None:
+    config = replace(TINY, noise=Halves())
+    result = train(config, out=tmp_path / "run")
+    assert not np.array_equal(result.model.flatten(), train(replace(TINY, noise="uniform:2")).model.flatten())
+    categorical = train(replace(TINY, noise="categorical:0+2"))  # draws the same levels, from the same stream
+    np.testing.assert_array_equal(result.model.flatten(), categorical.model.flatten())
+    written = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (written["noise"], written["prior"]) == ("uniform:2", NAME)
+    info = load_model(tmp_path / "run" / "model.safetensors").info
+    for part in ("task", "training"):
+        assert (info[part]["noise"], info[part]["prior"]) == ("uniform:2", NAME)
+    assert "prior" not in categorical.model.info["training"]
+
+
+def test_run_with_a_prior_of_ones_own_resumes_with_it_and_with_nothing_else(tmp_path: Path) -> None:
+    own, folder = replace(TINY, noise=Halves()), tmp_path / "run"
+    with pytest.raises(TrainingInterruptedError):
+        train(own, out=folder, callbacks=StopAfter(2))
+    for other in ("uniform:2", Halves(spec="halves:2"), Uniform(2.0)):
+        with pytest.raises(InputError, match=f"{NAME}.*pass it again") as raised:
+            train(replace(TINY, noise=other), out=folder, resume=True)
+        one_sentence(raised.value)
+    with pytest.raises(InputError, match="pass it again"):
+        RunDirectory(folder).config()
+    again = train(replace(TINY, noise=Halves()), out=folder, resume=True)
+    np.testing.assert_array_equal(again.model.flatten(), train(own).model.flatten())
+
+
+def test_run_with_a_prior_of_the_package_is_not_resumed_with_another_of_its_spec(tmp_path: Path) -> None:
+    plain = replace(TINY, noise="uniform:2")
+    with pytest.raises(TrainingInterruptedError):
+        train(plain, out=tmp_path / "run", callbacks=StopAfter(2))
+    with pytest.raises(InputError, match="other settings"):
+        train(replace(TINY, noise=Halves()), out=tmp_path / "run", resume=True)

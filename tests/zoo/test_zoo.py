@@ -1,10 +1,10 @@
-"""The zoo: loading by name and path, building from runs, and the models that are shipped."""
+"""The zoo: loading by name and path, and the models that are shipped."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
+import shutil
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -22,97 +22,26 @@ from support import one_sentence
 NAMES = ("diag-1-uniform-5", "diag-2-uniform-5")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tiny finished runs and one that was only begun."""
-    folder = tmp_path_factory.mktemp("runs")
-    for layers, name in enumerate(NAMES, 1):
-        config = TrainConfig(
-            kind="diag", layers=layers, dim=3, examples=6, recipe="paper", steps=5, batch=4, sequences=100
-        )
-        rf.train(config, out=folder / name)
-    begun = folder / "diag-3-uniform-5"
-    (begun / "checkpoints").mkdir(parents=True)
-    (begun / "config.json").write_text("{}")
-    return folder
-
-
 @pytest.fixture
-def small_zoo(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A zoo of those two in place of the package's own."""
-    (tmp_path / "shelf" / "models").mkdir(parents=True)
+def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A zoo of two models in place of the package's own."""
+    shelf = tmp_path / "shelf" / "models"
+    shelf.mkdir(parents=True)
+    for name in NAMES:
+        shutil.copy(zoo.zoo_folder() / f"{name}.safetensors", shelf)
     monkeypatch.setattr(resources, "files", lambda package: tmp_path / "shelf")
-    zoo.build_zoo(runs)
-    yield tmp_path / "shelf" / "models"
     zoo.zoo_names.cache_clear()
-
-
-# --- building ---------------------------------------------------------------------------------------------------------
-
-
-def test_build_copies_finished_runs_byte_for_byte_and_says_their_sizes(runs: Path, tmp_path: Path) -> None:
-    sizes = zoo.build_zoo(runs, tmp_path)
-    assert sorted(sizes) == list(NAMES)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.safetensors" for name in NAMES]
-    for name in NAMES:
-        data = (tmp_path / f"{name}.safetensors").read_bytes()
-        assert data == (runs / name / "model.safetensors").read_bytes()
-        assert sizes[name] == len(data)
-
-
-def test_build_into_the_package_shows_at_once(small_zoo: Path) -> None:
-    assert zoo.zoo_names() == NAMES
-
-
-@pytest.mark.parametrize("length", [0, 7, 100, -1])
-def test_build_refuses_a_model_that_is_cut_off(runs: Path, tmp_path: Path, length: int) -> None:
-    bad = tmp_path / "runs" / "diag-1-uniform-5" / "model.safetensors"
-    bad.parent.mkdir(parents=True)
-    bad.write_bytes((runs / "diag-1-uniform-5" / "model.safetensors").read_bytes()[:length])
-    (bad.parent / "result.json").write_text('{"status": "finished"}')
-    (tmp_path / "into").mkdir()
-    with pytest.raises(InputError) as caught:
-        zoo.build_zoo(tmp_path / "runs", tmp_path / "into")
-    assert str(bad) in one_sentence(caught.value)
-    assert list((tmp_path / "into").iterdir()) == []
-
-
-@pytest.mark.parametrize("result", [None, '{"status": "diverged"}'])
-def test_build_leaves_out_runs_without_a_result_and_diverged_ones(
-    runs: Path, tmp_path: Path, result: str | None
-) -> None:
-    """A run killed between its last two files has a model but no result; one that diverged has both."""
-    for name in NAMES:
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        for file in ("model.safetensors", "result.json"):
-            (tmp_path / "runs" / name / file).write_bytes((runs / name / file).read_bytes())
-    last = tmp_path / "runs" / NAMES[1] / "result.json"
-    last.unlink() if result is None else last.write_text(result)
-    (tmp_path / "into").mkdir()
-    assert list(zoo.build_zoo(tmp_path / "runs", tmp_path / "into")) == [NAMES[0]]
-
-
-@pytest.mark.parametrize("folder", ["empty", "nowhere"])
-def test_build_from_nothing_is_one_sentence(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="There are no finished runs") as caught:
-        zoo.build_zoo(tmp_path / folder, tmp_path)
-    one_sentence(caught.value)
-
-
-def test_build_into_a_folder_that_is_not_there_is_one_sentence(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Cannot write") as caught:
-        zoo.build_zoo(runs, tmp_path / "nowhere")
-    one_sentence(caught.value)
+    yield shelf
+    zoo.zoo_names.cache_clear()
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
-def test_load_by_name_gives_what_loading_the_file_gives(small_zoo: Path, runs: Path) -> None:
+def test_load_by_name_gives_what_loading_the_file_gives(small_zoo: Path) -> None:
     for name in NAMES:
-        by_name, by_path = rf.load(name), rf.load(runs / name / "model.safetensors")
-        assert by_name.info == by_path.info == rf.load(str(runs / name / "model.safetensors")).info
+        by_name, by_path = rf.load(name), rf.load(small_zoo / f"{name}.safetensors")
+        assert by_name.info == by_path.info == rf.load(str(small_zoo / f"{name}.safetensors")).info
         assert np.array_equal(by_name.flatten(), by_path.flatten())
 
 
@@ -158,14 +87,14 @@ def test_load_of_neither_text_nor_path_is_one_sentence(source: object) -> None:
         rf.load(source)  # type: ignore[arg-type]
 
 
-def test_entries_have_the_digest_of_the_file_and_its_metadata(small_zoo: Path, runs: Path) -> None:
+def test_entries_have_the_digest_of_the_file_and_its_metadata(small_zoo: Path) -> None:
     entries = zoo.zoo_entries()
     assert [entry.name for entry in entries] == list(NAMES)
     for entry in entries:
         data = (small_zoo / f"{entry.name}.safetensors").read_bytes()
         assert entry.sha256 == hashlib.sha256(data).hexdigest()
-        assert entry.evaluation == json.loads((runs / entry.name / "result.json").read_text())["evaluation"]
-        assert TrainConfig.from_json(entry.training) == TrainConfig.from_file(runs / entry.name / "config.json")
+        assert entry.evaluation == rf.load(entry.name).info["evaluation"]
+        assert TrainConfig.from_json(entry.training) == all_cells()[entry.name].config
 
 
 # --- the models that are shipped --------------------------------------------------------------------------------------
@@ -192,7 +121,7 @@ def test_every_shipped_model_is_the_one_its_name_says() -> None:
     cells = all_cells()
     for name in SHIPPED:
         model, cell = rf.load(name), cells[name]
-        assert (model.kind, model.layers, model.heads, model.dim) == (cell.model, cell.layers, cell.heads, 10)
+        assert (model.kind, model.layers, model.heads, model.dim) == (cell.kind, cell.layers, cell.heads, 10)
         assert model.info["task"] == {"dim": 10, "context": 20, "noise": cell.noise}
         assert model.info["training"]["seed"] == cell.seed
         assert math.isfinite(model.info["evaluation"]["adjusted_loss"])
@@ -228,7 +157,7 @@ def test_path_in_metadata_would_be_found() -> None:
 @pytest.mark.parametrize("name", sample_of(SHIPPED))
 def test_shipped_model_has_the_loss_that_its_file_says(name: str) -> None:
     model = rf.load(name)
-    told = model.info["evaluation"]
-    found = rf.evaluate(model, rf.Task(noise=model.info["task"]["noise"]), FRESH, seed=99)
-    apart = abs(found.adjusted_loss - told["adjusted_loss"])
-    assert apart <= 4 * math.hypot(found.standard_error, told["standard_error"])
+    recorded = model.info["evaluation"]
+    fresh = rf.evaluate(model, rf.Task(noise=model.info["task"]["noise"]), FRESH, seed=99)
+    difference = abs(fresh.adjusted_loss - recorded["adjusted_loss"])
+    assert difference <= 4 * math.hypot(fresh.standard_error, recorded["standard_error"])

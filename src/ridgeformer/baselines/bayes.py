@@ -182,7 +182,7 @@ class Bayes:
     >>> import ridgeformer as rf
     >>> limit = rf.baselines.Bayes("uniform:5")
     >>> limit.noise_level(rf.Task(noise="fixed:2").draw_contexts(3, seed=0).context).round(1).tolist()
-    [1.3, 1.9, 1.8]
+    [3.2, 2.0, 2.7]
     """
 
     prior: NoisePrior | str
@@ -197,7 +197,6 @@ class Bayes:
             object.__setattr__(self, "nodes", whole_number("nodes", self.nodes, 1))
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         fit = LeastSquares.of(context)
         mean = np.empty_like(fit.coordinates)
         for rows, part, (sigma, probability) in self._parts(fit):
@@ -219,7 +218,6 @@ class Bayes:
         return Posterior(sigma, probability)
 
     def describe(self) -> str:
-        """Name and parameters."""
         return f"Bayes, σ ~ {self._prior.spec}"
 
     @property

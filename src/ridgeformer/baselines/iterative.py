@@ -68,7 +68,6 @@ class IterativeAdaRR:
             yield fit.rotate_back(coordinates)
 
     def describe(self) -> str:
-        """Name and parameters."""
         return f"IterativeAdaRR, {self.iterations} iterations"
 
 

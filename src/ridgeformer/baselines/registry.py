@@ -12,7 +12,7 @@ from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.registry import BLACK, ORANGE, PURPLE, SKY, Look, Registry
 from ridgeformer.core.task import Task
 
-_GREY = Look("#777777")  # for what no figure of ours shows
+_GREY = Look("#777777", (1, 2), width=1.0)  # for what no figure of the paper shows
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Baseline:
 BASELINES: Registry[Baseline] = Registry("baseline")
 """By name, in the order in which tables list them."""
 for _baseline in (
-    Baseline("ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty."),
+    Baseline("ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty.", Look("#8B6F4E", (5, 2), width=1.0)),
     Baseline(
         "constrr",
         "ConstRR",

@@ -26,11 +26,9 @@ class OLS:
     name: ClassVar[str] = "OLS"
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         return LeastSquares.of(context).ridge(0.0)
 
     def describe(self) -> str:
-        """Name and parameters."""
         return "OLS, v = 0"
 
 
@@ -58,7 +56,6 @@ class Oracle:
         return draw.oracle if self.sigma is None else self.weights(draw.context)
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         if self.sigma is None:
             raise InputError("The oracle must be told sigma, the noise level of each context.")
         if self.sigma.ndim == 1 and len(self.sigma) != len(context.gram):
@@ -66,7 +63,6 @@ class Oracle:
         return LeastSquares.of(context).ridge(self.sigma**2)
 
     def describe(self) -> str:
-        """Name and parameters."""
         if self.sigma is None:
             return "Oracle, v = σ² of every sequence"
         return f"Oracle, σ = {float(self.sigma):.4g}" if self.sigma.ndim == 0 else "Oracle, σ of each context"
@@ -92,11 +88,9 @@ class ConstRR:
         return cls(tuned_parameters(task).v)
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         return LeastSquares.of(context).ridge(self.v)
 
     def describe(self) -> str:
-        """Name and parameters."""
         return f"ConstRR, v = {self.v:.4g}"
 
 
@@ -113,12 +107,10 @@ class AdaRR:
     name: ClassVar[str] = "AdaRR"
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         fit = LeastSquares.of(context)
         return fit.ridge(fit.noise_variance)
 
     def describe(self) -> str:
-        """Name and parameters."""
         return "AdaRR, v = σ̂²"
 
 
@@ -146,10 +138,8 @@ class TunedRR:
         return cls(tuned.c, tuned.cap)
 
     def weights(self, context: Context) -> Array:
-        """(batch, d) weights."""
         fit = LeastSquares.of(context)
         return fit.ridge(self.c * np.minimum(fit.noise_variance, self.cap))
 
     def describe(self) -> str:
-        """Name and parameters."""
         return f"TunedRR, v = {self.c:.4g} · min(σ̂², {'∞' if self.cap == float('inf') else f'{self.cap:.4g}'})"

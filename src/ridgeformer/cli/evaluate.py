@@ -155,6 +155,8 @@ def _task(models: Mapping[str, LinearTransformer], noise: str | None, examples: 
     dim = _agreed("number of features", {name: model.dim for name, model in models.items()}, default.dim, "")
     tasks = {name: _trained_on(name, model) for name, model in models.items()}
     if noise is None:
+        for name, own in ((name, task["prior"]) for name, task in tasks.items() if "prior" in task):
+            raise InputError(f"{shortened(name)} has a noise prior of your own: pass it again, with --noise {own}(…).")
         specs = {name: task["noise"] for name, task in tasks.items() if "noise" in task}
         prior = _agreed("noise prior", specs, default.prior, "; choose one with --noise")
     else:

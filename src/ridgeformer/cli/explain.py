@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -29,9 +29,6 @@ from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.zoo import load
-
-if TYPE_CHECKING:
-    from ridgeformer.plots.specification import Figure
 
 _SIMPLEST_SEQUENCES = 500_000
 
@@ -196,7 +193,7 @@ def _simplest(
     return 0
 
 
-def _save(figures: Mapping[str, Figure], folder: Path) -> int:
+def _save(figures: Mapping[str, Any], folder: Path) -> int:
     """Write figures, each in two formats; how many files that makes."""
     from ridgeformer.plots.render import save_figure
 

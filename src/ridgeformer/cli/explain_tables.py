@@ -85,17 +85,20 @@ def _in_short(explanation: Explanation) -> str:
 
 
 def _omega(explanation: Explanation, console: Console) -> None:
-    units, dead = natural_units(explanation.task), inert(len(explanation.omega))
-    nearest = explanation.diagonal is not None
-    title = "ω of the nearest diagonal layers" if nearest else "ω of every layer"
-    heads = ["layer", *(f"ω_{name}" for name in OMEGAS), *(f"{name}, in units" for name in OMEGAS)]
-    rows = []
-    for layer, (omega, inactive) in enumerate(zip(explanation.omega, dead, strict=True)):
-        cells = [f"({value:.4g})" if off else f"{value:.4g}" for value, off in zip(omega, inactive, strict=True)]
-        cells += ["" if off else f"{value:+.3f}" for value, off in zip(omega / units, inactive, strict=True)]
-        rows.append([str(layer + 1), *cells, *([f"{explanation.fit.shares[layer]:.1%}"] if nearest else [])])
-    note = "Units: 1/n for xx and yx, 1/E λ for xy and yy. In brackets: does nothing in the last layer."
-    _print(console, title, heads + ["share of the layer"] * nearest, rows, note)
+    omega, units, dead = explanation.omega, natural_units(explanation.task), inert(len(explanation.omega))
+    own, in_units = [], []
+    for layer, (row, inactive, share) in enumerate(zip(omega, dead, explanation.fit.shares, strict=True), 1):
+        cells = [f"({value:.4g})" if off else f"{value:.4g}" for value, off in zip(row, inactive, strict=True)]
+        own.append([str(layer), *cells, f"{share:.1%}"])
+        cells = ["" if off else f"{value:+.3f}" for value, off in zip(row / units, inactive, strict=True)]
+        in_units.append([str(layer), *cells])
+    heads = ["layer", *(f"ω_{name}" for name in OMEGAS)]
+    note = "In brackets: does nothing in the last layer."
+    if explanation.diagonal is None:
+        _print(console, "ω of every layer", heads, [row[:-1] for row in own], note)
+    else:
+        _print(console, "ω of the nearest diagonal layers", [*heads, "share of the layer"], own, note)
+    _print(console, "The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads, in_units)
 
 
 def _diagonal(explanation: Explanation, console: Console) -> None:

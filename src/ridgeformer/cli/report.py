@@ -19,9 +19,9 @@ def report(
 ) -> int:
     """Draw the paper's figures 1 to 7 and ours from a results folder, and write one page with everything (20 seconds).
 
-    Nothing is trained or measured: 'ridgeformer reproduce' made the records that are drawn. Our figures are bayes
-    (loss over the Bayes limit), training (loss against time), depth (deeper than 7 layers, several heads) and shift
-    (off the training distribution).
+    Nothing is trained or measured: 'ridgeformer reproduce' made the records that are drawn. Our figures are bayes (loss
+    over the Bayes limit), training (loss against time), depth (deeper than 7 layers, several heads) and shift (off the
+    training distribution).
 
     Args:
         results: Folder that 'ridgeformer reproduce' wrote its records into.

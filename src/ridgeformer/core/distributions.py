@@ -283,15 +283,18 @@ def _literals(call: str, text: str) -> tuple[list[Any], dict[str, Any]]:
     """Arguments written as in a call, numbers and strings only."""
     try:
         parsed = ast.parse(f"f{call}", mode="eval").body
-        assert isinstance(parsed, ast.Call)
-        named = {word.arg: ast.literal_eval(word.value) for word in parsed.keywords}
-        return [ast.literal_eval(value) for value in parsed.args], {name or "": value for name, value in named.items()}
-    except (SyntaxError, ValueError, AssertionError) as wrong:
+        if not isinstance(parsed, ast.Call) or not isinstance(parsed.func, ast.Name):
+            raise ValueError("more than one call")
+        named = {word.arg or "**": ast.literal_eval(word.value) for word in parsed.keywords}
+        if "**" in named:
+            raise ValueError("keywords without names")
+        return [ast.literal_eval(value) for value in parsed.args], named
+    except (SyntaxError, ValueError) as wrong:
         raise InputError(f"The arguments of the noise prior {shortened(text)} must be plain numbers.") from wrong
 
 
 # A plain pattern, because the dash of uniform:1-3 must not be taken for that of 1e-3.
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 
 
 def _check_bounds(name: str, low: float, high: float) -> None:

@@ -90,7 +90,6 @@ class Diag(Kind):
         return parameters["p"], parameters["q"]
 
     def matrices(self, parameters: Parameters, dim: int) -> tuple[Array, Array]:
-        """Diagonal matrices."""
         p, q = self.diagonals(parameters)
         place = np.arange(dim + 1)
         P, Q = np.zeros((2, *p.shape[:2], dim + 1, dim + 1), p.dtype)
@@ -122,15 +121,12 @@ class Diag(Kind):
         return {"p": np.einsum("lab,lhb->lha", by_block, q), "q": q_gradient[..., :width]}
 
     def compiled(self, parameters: Parameters, dim: int) -> Compiled:
-        """ω."""
         return Blocks(self.omega(parameters))
 
     def compiled_gradient(self, parameters: Parameters, gradient: tuple[Array, ...]) -> dict[str, Array]:
-        """From that with respect to ω."""
         return self.omega_gradient(parameters, gradient[0])
 
     def embedded(self, other: Kind, parameters: Parameters, dim: int) -> dict[str, Array] | None:
-        """Those of every diagonal kind."""
         if not isinstance(other, Diag) or isinstance(self, Gdpp):
             return super().embedded(other, parameters, dim)
         return dict(zip(("p", "q"), other.diagonals(parameters), strict=True))
@@ -142,11 +138,9 @@ class Gdpp(Diag):
     name, label, look = "gdpp", "GD++", Look(GREEN, (4, 1.2, 1, 1.2), "o")
 
     def shapes(self, layers: int, heads: int, dim: int) -> dict[str, tuple[int, ...]]:
-        """q has an x block only."""
         return {"p": (layers, heads, 2), "q": (layers, heads, 1)}
 
     def diagonals(self, parameters: Parameters) -> tuple[Array, Array]:
-        """q_y is 0."""
         p, q = parameters["p"], parameters["q"]
         return p, np.concatenate([q, np.zeros_like(q)], axis=-1)
 
@@ -158,19 +152,15 @@ class Full(Kind):
     init_scale = 0.002
 
     def shapes(self, layers: int, heads: int, dim: int) -> dict[str, tuple[int, ...]]:
-        """P and Q as they are."""
         return {"P": (layers, heads, dim + 1, dim + 1), "Q": (layers, heads, dim + 1, dim + 1)}
 
     def matrices(self, parameters: Parameters, dim: int) -> tuple[Array, Array]:
-        """P and Q as they are."""
         return parameters["P"], parameters["Q"]
 
     def gradient(self, parameters: Parameters, P_gradient: Array, Q_gradient: Array) -> dict[str, Array]:
-        """As it is."""
         return {"P": P_gradient, "Q": Q_gradient}
 
     def embedded(self, other: Kind, parameters: Parameters, dim: int) -> dict[str, Array] | None:
-        """Those of every kind."""
         return dict(zip(("P", "Q"), other.matrices(parameters, dim), strict=True))
 
 

@@ -39,7 +39,7 @@ def loss_and_gradient(
     >>> model = rf.LinearTransformer.init("diag", layers=2, dim=3)
     >>> loss, gradient = rf.loss_and_gradient(model, rf.Task(3, 8), batch=64, seed=0, backend="reference")
     >>> round(loss, 4), gradient.parameters["p"].shape
-    (0.8103, (2, 1, 2))
+    (0.7281, (2, 1, 2))
     """
     losses, gradient = losses_and_gradient(model, task, batch=batch, seed=seed, step=step, **options)
     return float(losses.mean(dtype=np.float64)), gradient
@@ -49,8 +49,8 @@ def losses_and_gradient(
     model: LinearTransformer, task: Task, *, batch: int, seed: int, step: int = 0, **options: Any
 ) -> tuple[Array, LinearTransformer]:
     """As `loss_and_gradient`, with every context's loss (batch,) instead of their mean."""
-    settings = _options(options)
     batch = whole_number("batch", batch, 1, MAX_BATCH)
+    settings = _options(options, batch)
     step = whole_number("step", step, 0, 2**63 - 1)
     check_model(model, instance("task", task, Task).dim)
     if settings.backend != "reference" and task.gram_drawable:
@@ -74,7 +74,6 @@ def losses_and_gradient_on(
     >>> rf.losses_and_gradient_on(model, draw, backend="reference")[0].shape
     (4,)
     """
-    settings = _options(options)
     arrays = contexts.as_gram_draw() if isinstance(contexts, ContextDraw) else contexts
     instance("contexts", arrays, GramDraw)
     arrays = GramDraw(*(real_array(name, array) for name, array in zip(GramDraw._fields, arrays, strict=True)))
@@ -83,18 +82,20 @@ def losses_and_gradient_on(
     if [array.shape for array in arrays] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or batch < 1:
         raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {[a.shape for a in arrays]}.")
     arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
-    importance = settings.importance
-    if importance is not None and len(importance) != batch:
-        raise InputError(f"importance must have one number for each of the {batch} contexts, not {len(importance)}.")
+    settings = _options(options, batch)
     if settings.backend == "reference":
         return reference_loss_and_gradient(model, arrays, settings)
     return _fused(model, arrays, settings)
 
 
-def _options(options: dict[str, Any]) -> Options:
+def _options(options: dict[str, Any], batch: int) -> Options:
     for name in options:
         one_of("An option", name, Options.__dataclass_fields__)
-    return Options(**options)
+    settings = Options(**options)
+    importance = settings.importance
+    if importance is not None and len(importance) != batch:
+        raise InputError(f"importance must have one number for each of the {batch} contexts, not {len(importance)}.")
+    return settings
 
 
 def _fused(model: LinearTransformer, contexts: GramDraw | Source, options: Options) -> tuple[Array, LinearTransformer]:

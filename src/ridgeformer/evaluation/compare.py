@@ -167,7 +167,7 @@ def layerwise(
 
     >>> import ridgeformer as rf
     >>> [round(e.adjusted_loss, 1) for e in rf.layerwise(rf.load("diag-2-uniform-5"), "uniform:5", sequences=1000)]
-    [0.6, 0.2]
+    [0.9, 0.2]
     """
     if not isinstance(model, LinearTransformer):
         raise InputError(f"Only a model has layers to read out after; a {type(model).__name__} has none.")

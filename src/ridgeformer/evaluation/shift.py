@@ -107,14 +107,12 @@ class Examples(Scenario):
 
     @classmethod
     def read(cls, text: str) -> Examples:
-        """A whole number."""
         value = cls.number(text, 1)
         if value != int(value):
             raise InputError(f"A shift {cls.form} needs a whole number, not {shortened(text)}.")
         return cls(int(value))
 
     def change_task(self, task: Task) -> Task:
-        """n examples."""
         return replace(task, examples=self.count)
 
 
@@ -127,7 +125,6 @@ class Noise(Scenario):
     form: ClassVar[str] = "noise:2"
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
-        """ξ and σ grow."""
         return replace(tokens, noise=self.factor * tokens.noise, sigma=self.factor * tokens.sigma)
 
 
@@ -140,7 +137,6 @@ class Level(Scenario):
     form: ClassVar[str] = "sigma:8"
 
     def change_task(self, task: Task) -> Task:
-        """A fixed σ."""
         return replace(task, noise=Fixed(self.sigma))
 
 
@@ -154,7 +150,6 @@ class Anisotropy(Scenario):
     low: ClassVar[float] = 1.0
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
-        """x ↦ C^½ x."""
         dim = len(tokens.variances)
         spread = self.kappa ** -np.linspace(0.0, 1.0, dim) if dim > 1 else np.ones(1)
         variances = tokens.variances * spread * (dim / spread.sum())
@@ -198,7 +193,6 @@ class Outliers(Scenario):
 
     @classmethod
     def read(cls, text: str) -> Outliers:
-        """Share, x, factor."""
         share, cross, factor = text.partition("x")
         if not cross:
             raise InputError(f"A shift {cls.form} needs a share and a factor, not {shortened(text)}.")
@@ -222,7 +216,6 @@ class Scale(Scenario):
     low: ClassVar[float] = 1 / _LARGEST
 
     def change_tokens(self, tokens: Tokens, rng: np.random.Generator) -> Tokens:
-        """w grows."""
         return replace(tokens, weights=self.factor * tokens.weights, scale=self.factor * tokens.scale)
 
 

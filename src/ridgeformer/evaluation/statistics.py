@@ -125,7 +125,7 @@ class Evaluation:
     >>> Evaluation.of(np.array([0.1, 0.2, 0.6]))
     Evaluation on 3 sequences
       adjusted loss 0.3 ± 0.153  (median 0.2, 99 % below 0.6, largest 0.6)
-      Tail-dominated: the worst 1 % of the sequences make up 67 % of the mean.
+      Tail-dominated: the worst 1 % of the sequences make up 67% of the mean.
     """
 
     adjusted_loss: float

@@ -3,50 +3,34 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ridgeformer._version import __version__
+from ridgeformer.baselines import Baseline
+from ridgeformer.core.kinds import Kind
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.page.models import encode_models, page_model_names
-from ridgeformer.reproduction.records import plain
-from ridgeformer.reproduction.results import RECORDS, MissingRecordError, making_command, read_results
+from ridgeformer.plots import FIGURES, FigureEntry, as_json
+from ridgeformer.plots.inside_figures import one_model
+from ridgeformer.plots.specification import count_text
+from ridgeformer.reproduction.records import METHODS, plain
+from ridgeformer.reproduction.results import RECORDS, MissingRecordError, Results, making_command, read_results
 
+_Value = TypeVar("_Value")
 STYLES = ("style.css", "explorer.css")
-SCRIPTS = (
-    "dom.js",
-    "state.js",
-    "format.js",
-    "scales.js",
-    "chart_parts.js",
-    "charts.js",
-    "heatmap.js",
-    "linear_algebra.js",
-    "random.js",
-    "model.js",
-    "baselines.js",
-    "explorer_settings.js",
-    "explorer_result.js",
-    "explorer_controls.js",
-    "explorer_plots.js",
-    "explorer_switches.js",
-    "explorer_table.js",
-    "explorer.js",
-    "table.js",
-    "figure_data.js",
-    "shift_table.js",
-    "figures.js",
-    "summary.js",
-    "main.js",
+_ORDER = (
+    "dom state format chart_parts charts linear_algebra random model baselines explorer_settings explorer_result "
+    "explorer_controls explorer_plots explorer_switches explorer_table explorer table figures summary main"
 )
+SCRIPTS = tuple(f"{name}.js" for name in _ORDER.split())
 """In the order in which they run: each adds its part to one object, ``ridgeformer``; the last one starts the page."""
 
 
@@ -55,13 +39,8 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
 
     Records other than Table 1 may be missing: the page then says which command makes them.
     """
-    results = read_results(results_folder)
-    records = {"table1": results.table1.as_json()}
-    for name in RECORDS:
-        with contextlib.suppress(MissingRecordError):
-            records[name] = getattr(results, name).as_json()
     names = page_model_names() if models is None else models
-    text = page_html(page_data(records, results_folder, encode_models(names)))
+    text = page_html(page_data(read_results(results_folder), encode_models(names)))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
@@ -71,18 +50,68 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
     return path
 
 
-def page_data(
-    records: Mapping[str, Mapping[str, Any]], folder: Path, models: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """All that the page's scripts read."""
-    task = Task()
+def page_data(results: Results, models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All that the page's scripts read: words, numbers and figures; nothing is computed from records there."""
+    task, table1 = Task(), results.table1
+    missing = [record for record in RECORDS if _or_none(lambda record=record: getattr(results, record)) is None]
+    folder = Path(results.folder.name or ".")  # where it is on this machine is nobody's business
+    claims, picture = _or_none(lambda: results.claims), _or_none(lambda: one_model(results))
     return {
         "version": __version__,
-        "task": {"dim": task.dim, "context": task.examples},
-        "records": plain(records),
-        "commands": {record: making_command(record, Path(folder.name or ".")) for record in RECORDS},
+        "task": {"dim": task.dim, "examples": task.examples},
+        "methods": {name: _method(METHODS[name]) for name in METHODS},
+        "table1": plain(table1.as_json()),
+        "claims": None if claims is None else plain(claims.as_json()),
+        "picture": None if picture is None else as_json(picture),
+        "figures": [_figure(entry, results, missing) for entry in FIGURES.values()],
+        "measured": _measured(results),
+        "missing": missing,
+        "commands": {record: making_command(record, folder) for record in RECORDS},
         "models": models,
     }
+
+
+def _or_none(make: Callable[[], _Value]) -> _Value | None:
+    """What is made from records, if they are there."""
+    try:
+        return make()
+    except MissingRecordError:
+        return None
+
+
+def _method(method: Kind | Baseline) -> dict[str, Any]:
+    return {"label": method.label, "look": as_json(method.look), "summary": getattr(method, "summary", "")}
+
+
+def _figure(entry: FigureEntry, results: Results, missing: Sequence[str]) -> dict[str, Any]:
+    """A figure of the registry with its specification, or without one if a record is missing or has nothing to draw."""
+    figure = _or_none(lambda: entry.build(results))
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "text": entry.text,
+        "missing": [record for record in entry.needs if record in missing],
+        "figure": None if figure is None else as_json(figure),
+    }
+
+
+def _measured(results: Results) -> list[str]:
+    """How many sequences the numbers rest on, in a line for each record."""
+    table, profiles, readouts, shift = (
+        _or_none(lambda record=record: getattr(results, record))
+        for record in ("table1", "profiles", "readouts", "shift")
+    )
+    lines = [f"Table 1: {count_text(table.sequences)} fresh sequences for each prior, stream {table.seed}."]
+    if profiles is not None:
+        lines.append(f"Losses by noise level: {count_text(profiles.sequences)} sequences at each level.")
+    if readouts is not None:
+        counts = (
+            f"{count_text(readouts.sequences)} sequences, {count_text(readouts.level_sequences)} at each noise level"
+        )
+        lines.append(f"Answers after each layer: {counts}, {len({model.seed for model in readouts.models})} seeds.")
+    if shift is not None:
+        lines.append(f"Shifts: {count_text(shift.sequences)} sequences each.")
+    return lines
 
 
 def page_html(data: Mapping[str, Any]) -> str:

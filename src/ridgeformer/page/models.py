@@ -41,7 +41,7 @@ def encode_model(name: str, model: LinearTransformer) -> dict[str, Any]:
         "heads": model.heads,
         "dim": model.dim,
         "noise": noise if isinstance(noise, str) else None,
-        "examples": _whole(task.get("context")),
+        "examples": _whole(task.get("examples", task.get("context"))),  # files of earlier versions say context
         "seed": _whole(training.get("seed")),
         "loss": _finite(evaluation.get("adjusted_loss")),
         "dtype": model.dtype.name,

@@ -90,8 +90,8 @@ def figure_5(results: Results) -> Figure:
     )
     views = []
     for method, own in series.items():
-        title = f"{spec.label_of(method)}, {spec.prior_title(record.noise)}"
-        views.append(View(spec.label_of(method), (Row((Chart(title, x, y, tuple(own), next(iter(limit), None)),)),)))
+        title = f"{METHODS[method].label}, {spec.prior_title(record.noise)}"
+        views.append(View(METHODS[method].label, (Row((Chart(title, x, y, tuple(own), next(iter(limit), None)),)),)))
     return Figure(
         tuple(views),
         (spec.WIDTH, 3.0),
@@ -123,7 +123,7 @@ def _readout(record: ReadoutsRecord, method: str, layers: int, notes: Notes) -> 
     """One depth."""
     models = record.of(method, layers)
     if not models:
-        notes.add(f"{layers} layers", spec.label_of(method))
+        notes.add(f"{layers} layers", METHODS[method].label)
         return
     look = spec.in_order(layers, SEEDED_LAYERS[-1])
     yield _over_seeds(_layers_text(layers), look, range(1, layers + 1), [model.adjusted for model in models])
@@ -144,10 +144,10 @@ def figure_7(results: Results) -> Figure:
     views = []
     for method in KINDS:
         if not any(model.method == method for model in record.models):
-            notes.add("all panels", spec.label_of(method))
+            notes.add("all panels", METHODS[method].label)
             continue
         charts = tuple(_profiles(record, method, layers, notes) for layers in _PROFILE_DEPTHS)
-        views.append(View(spec.label_of(method), (Row(charts),)))
+        views.append(View(METHODS[method].label, (Row(charts),)))
     return Figure(
         tuple(views),
         (spec.WIDTH, 0.7 + 1.35 * len(views)),
@@ -163,7 +163,7 @@ def _profiles(record: ReadoutsRecord, method: str, layers: int, notes: Notes) ->
     """The predictions after each layer of the models of one depth."""
     models, levels = record.of(method, layers), record.levels
     if not models:
-        notes.add(f"{layers} layers", spec.label_of(method))
+        notes.add(f"{layers} layers", METHODS[method].label)
     marked = tuple(place for place, level in enumerate(levels) if level % 2.5 == 0)
     series = []
     for layer in range(1, layers + 1) if models else ():
@@ -188,7 +188,7 @@ def one_model(results: Results) -> Figure:
     record = _readouts(results)
     model = max(record.models, key=lambda one: (one.layers == LAYERS[-1], list(KINDS).index(one.method), -one.seed))
     depths = range(1, model.layers + 1)
-    name = f"{spec.label_of(model.method)} {model.layers}"
+    name = f"{METHODS[model.method].label} {model.layers}"
     series = [spec.method_series(model.method, name=name, x=spec.floats(depths), y=tuple(model.adjusted))]
     series += [one for method in RIDGES for one in _baseline(results, method, record.noise)]
     title = f"One model, {name}, read out after each of its layers, {spec.prior_title(record.noise)}"

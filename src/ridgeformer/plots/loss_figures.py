@@ -10,7 +10,6 @@ import numpy as np
 
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.registry import Look
-from ridgeformer.evaluation.statistics import NORMAL_95
 from ridgeformer.plots import specification as spec
 from ridgeformer.plots.specification import Axis, Chart, Figure, Notes, Row, Series, View
 from ridgeformer.reproduction.cells import DEPTH, EVERY_DEPTH, LAYERS, PRIORS, SEEDED_PRIOR
@@ -58,7 +57,7 @@ def layer_chart(table: Table1, noise: str, notes: Notes) -> Chart:
         rows = {layers: entry for layers in LAYERS if (entry := table.entry(method, layers, noise)) is not None}
         if len(rows) < len(LAYERS):
             gone = [str(layers) for layers in LAYERS if layers not in rows]
-            notes.add(title, f"{spec.label_of(method)} {' '.join(gone)}")
+            notes.add(title, f"{METHODS[method].label} {' '.join(gone)}")
         series += model_series(method, rows)
     limit = table.entry("bayes", None, noise)
     if limit is not None and limit.adjusted_loss < _ROUNDING:
@@ -78,22 +77,20 @@ def model_series(method: str, rows: dict[int, Entry], heads: int = 1, joined: bo
     """
     if not rows:
         return []
-    name, look, keys = spec.label_of(method), spec.look_of(method), [spec.label_of(method)]
+    name, look, keys = METHODS[method].label, METHODS[method].look, [METHODS[method].label]
     depths: Sequence[int] = sorted(rows) if joined else range(min(rows), max(rows) + 1)
     if heads > 1:
         keys.append(f"{heads} heads")
         name, look = f"{name}, {heads} heads", replace(look, marker=_HEAD_MARKERS.get(heads, "h"))
-    loss = np.array([rows[depth].adjusted_loss if depth in rows else math.nan for depth in depths])
-    error = np.array([rows[depth].standard_error if depth in rows else math.nan for depth in depths])
-    bar = np.fmin(NORMAL_95 * error, 0.8 * loss)  # a bar that reaches zero has no end on a logarithmic axis
+    loss = spec.floats(rows[depth].adjusted_loss if depth in rows else math.nan for depth in depths)
+    error = spec.floats(rows[depth].standard_error if depth in rows else math.nan for depth in depths)
     printed = {depth: entry.printed for depth, entry in rows.items() if entry.printed}
     ours = Series(
         name,
         look,
         spec.floats(depths),
-        spec.floats(loss),
-        low=spec.floats(loss - bar),
-        high=spec.floats(loss + bar),
+        loss,
+        **spec.interval(loss, error),
         bars=True,
         points=heads > 1,
         keys=tuple(keys),
@@ -111,15 +108,15 @@ def _ridge_levels(table: Table1, noise: str, notes: Notes) -> list[Series]:
     for method in RIDGES:
         entry = table.entry(method, None, noise)
         if entry is None or not spec.showable(entry.adjusted_loss):
-            notes.add(spec.prior_title(noise), spec.label_of(method))
+            notes.add(spec.prior_title(noise), METHODS[method].label)
             continue
         series.append(spec.method_series(method, level=entry.adjusted_loss))
         if entry.printed:
-            look, name = replace(spec.look_of(method), marker="D"), spec.label_of(method)
+            look, name = replace(METHODS[method].look, marker="D"), METHODS[method].label
             mark = (LAYERS[-1] + 0.3,), (entry.printed,)
             series.append(Series(f"{name}, paper", look, *mark, points=True, hollow=True, keys=(name, PAPER.name)))
     if table.entry("bayes", None, noise) is None:
-        notes.add(spec.prior_title(noise), spec.label_of("bayes"))
+        notes.add(spec.prior_title(noise), METHODS["bayes"].label)
     return series
 
 
@@ -194,7 +191,7 @@ def profile_chart(
     for method in ("bayes", *RIDGES, *KINDS):
         one = _profile(panel, method, layers if method in KINDS else None, unadjusted)
         if one is None:
-            notes.add(where, spec.label_of(method))
+            notes.add(where, METHODS[method].label)
         else:
             series.append(one)
     highest = panel.levels[-1]
@@ -211,14 +208,9 @@ def _profile(panel: ProfilePanel, method: str, layers: int | None, unadjusted: b
     values: Sequence[float] = found.unadjusted if unadjusted else found.adjusted
     whole = tuple(place for place, level in enumerate(panel.levels) if level == int(level))
     # At one level of σ it is no limit: it is the best on average over the levels of the prior.
-    name = "Bayes predictor" if method == "bayes" else spec.label_of(method)
+    name = "Bayes predictor" if method == "bayes" else METHODS[method].label
     series = spec.method_series(
-        method, name=name, x=panel.levels, y=tuple(values), marked=whole, keys=(spec.label_of(method),)
+        method, name=name, x=panel.levels, y=tuple(values), marked=whole, keys=(METHODS[method].label,)
     )
-    if unadjusted or method not in KINDS:
-        return series
-    loss, error = np.array(values), NORMAL_95 * np.array(found.standard_error)
-    with np.errstate(invalid="ignore"):
-        known = error < 0.5 * loss  # where a few sequences make up the mean, an interval says nothing
-        low, high = (spec.floats(np.where(known, loss + sign * error, np.nan)) for sign in (-1, 1))
-    return replace(series, low=low, high=high)
+    with_interval = method in KINDS and not unadjusted
+    return replace(series, **spec.interval(values, found.standard_error)) if with_interval else series

@@ -10,8 +10,6 @@ import numpy as np
 
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.registry import Look
-from ridgeformer.evaluation import ShiftResult
-from ridgeformer.evaluation.statistics import NORMAL_95
 from ridgeformer.plots import specification as spec
 from ridgeformer.plots.loss_figures import PAPER, UNIFORM, model_series, with_floor
 from ridgeformer.plots.specification import Axis, Chart, Figure, Notes, Row, Series, View
@@ -66,10 +64,11 @@ def figure_bayes(results: Results) -> Figure:
         for noise, look in looks.items():
             rows = sorted((e for e in entries if (e.method, e.noise) == (method, noise)), key=lambda e: e.layers or 1)
             if not rows:
-                notes.add(spec.prior_title(noise), spec.label_of(method))
+                notes.add(spec.prior_title(noise), METHODS[method].label)
+                continue
             values = spec.floats(e.layers or 1 for e in rows), spec.floats(map(_excess, rows))
             series.append(Series(spec.prior_title(noise), look, *values))
-        views.append(View(spec.label_of(method), (Row((Chart(spec.label_of(method), x, y, tuple(series)),)),)))
+        views.append(View(METHODS[method].label, (Row((Chart(METHODS[method].label, x, y, tuple(series)),)),)))
     legend = tuple(Series(spec.prior_title(noise), look) for noise, look in looks.items())
     first = len(views) - 1
     return Figure(tuple(views), (spec.WIDTH, 3.2), legend, choice="Models", first=first, notes=notes.lines())
@@ -190,11 +189,17 @@ def _bayes_limit(results: Results, noise: str) -> float | None:
 
 def _curve(curve: TrainingCurve) -> Iterable[Series]:
     """One run: its stages, the least loss so far, the finished model, and what the paper has."""
-    name, look = spec.label_of(curve.method), spec.look_of(curve.method)
+    name, look = METHODS[curve.method].label, METHODS[curve.method].look
     begun = "" if curve.start is None else f", started from {curve.start}"
     for stage in curve.stages:
         yield Series(
-            f"{name}, {stage.name}", look, stage.seconds, stage.loss, faint=True, keys=(name,), note=f"{stage.name}{begun}"
+            f"{name}, {stage.name}",
+            look,
+            stage.seconds,
+            stage.loss,
+            faint=True,
+            keys=(name,),
+            note=f"{stage.name}{begun}",
         )
     times = np.concatenate([stage.seconds for stage in curve.stages])
     order = np.argsort(times, kind="stable")
@@ -222,14 +227,13 @@ def figure_shift(results: Results) -> Figure:
     columns, failed = [], []
     for place, name in enumerate(predictors):
         found = [scenario.results[name] for scenario in scenarios]
-        low, high = zip(*map(_interval, found), strict=True)
-        columns.append(Series(name, _shift_look(name, place), spec.floats(r.ratio for r in found), low=low, high=high))
+        ratios = spec.floats(result.ratio for result in found)
+        interval = spec.interval(ratios, [result.ratio_error for result in found])
+        columns.append(Series(name, _shift_look(name, place), ratios, **interval))
         failed.append(tuple(not result.survives for result in found))
     lowest = min((x for one in columns for x in one.x if 0 < x < math.inf), default=1.0)
     panel = spec.Comparison(
-        f"Loss over that of ridge regression that is told the shift, on {record.sequences:,} sequences".replace(
-            ",", "\u202f"
-        ),
+        f"Loss over that of ridge regression that is told the shift, on {spec.count_text(record.sequences)} sequences",
         tuple(_shift_name(scenario.spec) for scenario in scenarios),
         tuple(columns),
         tuple(failed),
@@ -240,14 +244,6 @@ def figure_shift(results: Results) -> Figure:
     legend = (*(Series(one.name, one.look, points=True) for one in columns), hollow)
     caption = "Marked ▴: more than a quarter above AdaRR, or a mean that a few sequences make."
     return Figure((View("", (Row((panel,)),)),), (spec.WIDTH, 1.0 + 0.42 * len(scenarios)), legend, caption)
-
-
-def _interval(result: ShiftResult) -> tuple[float, float]:
-    error = NORMAL_95 * result.ratio_error
-    if not math.isfinite(error) or not math.isfinite(result.ratio):
-        return math.nan, math.nan
-    error = min(error, 0.9 * result.ratio)
-    return result.ratio - error, result.ratio + error
 
 
 def _shift_name(spec: str) -> str:
@@ -261,7 +257,7 @@ def _shift_name(spec: str) -> str:
 
 def _shift_look(name: str, place: int) -> Look:
     """That of the method that a name such as "FULL 7" begins with, and always with a marker."""
-    labels = {method: spec.label_of(method) for method in METHODS}
+    labels = {method: METHODS[method].label for method in METHODS}
     method = next((m for m, label in labels.items() if name == label or name.startswith(f"{label} ")), None)
-    look = Look(spec.GREY) if method is None else spec.look_of(method)
+    look = Look(spec.GREY) if method is None else METHODS[method].look
     return look if look.marker else replace(look, marker=spec.MARKERS[place % len(spec.MARKERS)])

@@ -1,13 +1,13 @@
 """What a figure is before anything draws it: panels, series and words as plain data, computed once from records.
 
-Two renderers draw the same `Figure`: `ridgeformer.plots.render` with Matplotlib, and the page's JavaScript from the JSON
-that `as_json` gives. Nothing here needs Matplotlib.
+Two renderers draw the same `Figure`: `ridgeformer.plots.render` with Matplotlib, and the page's JavaScript from what
+`as_json` gives. Nothing here needs Matplotlib.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import numpy as np
 
 from ridgeformer.core.distributions import Categorical, Uniform, parse_noise
 from ridgeformer.core.notation import Array
-from ridgeformer.core.registry import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look, Registry
+from ridgeformer.core.registry import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look
+from ridgeformer.evaluation.statistics import NORMAL_95
 from ridgeformer.reproduction.records import METHODS
 from ridgeformer.reproduction.results import Results
 
@@ -24,6 +25,7 @@ WIDTH = 7.2
 GREY = "#555555"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LOSS, NOISE_LEVEL = "adjusted loss", "noise level σ"
 _DIGITS = 6  # of numbers in JSON: standard errors are in the third
 _INFINITE = 1e308  # stands for infinity in JSON, which has none
 _SMALLEST, _LARGEST = 1e-40, 1e30  # that an axis can hold beside others
@@ -40,7 +42,7 @@ class Axis:
     whole: bool = False
     """Ticks at whole numbers only, and a little room at both ends."""
     ticks: tuple[float, ...] = ()
-    """Where they are, if not wherever there is room."""
+    """Where they are in print, if not wherever there is room."""
     names: tuple[str, ...] = ()
     """Words in place of the numbers of ``ticks``."""
     linear_below: float = 0.0
@@ -110,7 +112,7 @@ class HeatMap:
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     scale: str = ""
-    """What the colours mean, beside their scale."""
+    """What the colours mean."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Row:
 
 @dataclass(frozen=True)
 class View:
-    """One of the alternatives of a figure; the page shows one at a time."""
+    """One of the alternatives of a figure; the page shows one at a time, print all of them unless it is ``single``."""
 
     name: str
     rows: tuple[Row, ...]
@@ -189,20 +191,25 @@ class FigureEntry:
     """Raises `MissingRecordError` if a record is missing or has nothing to show."""
 
 
-FigureRegistry = Registry[FigureEntry]
-
-
 def as_json(value: Any) -> Any:
     """A specification as plain JSON values: fields that have their default are left out, and NaN is null."""
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
         kept = {name: as_json(own) for name, (own, usual) in named.items() if usual is MISSING or own != usual}
-        return {"type": type(value).__name__, **kept} if isinstance(value, Chart | HeatMap | Comparison) else kept
-    if isinstance(value, list | tuple):
+        return {"type": type(value).__name__, **kept} if isinstance(value, Panel) else kept
+    if isinstance(value, tuple):
         return [as_json(item) for item in value]
     if isinstance(value, float):
         return None if math.isnan(value) else float(f"{min(max(value, -_INFINITE), _INFINITE):.{_DIGITS}g}")
     return value
+
+
+def panels_figure(panels: Sequence[Panel], size: tuple[float, float], columns: int = 0, **values: Any) -> Figure:
+    """A figure of one view with one row of panels."""
+    return Figure((View("", (Row(tuple(panels), columns=columns),)),), size, **values)
+
+
+# --- looks -----------------------------------------------------------------------------------------------------------
 
 
 def in_order(place: int, count: int, dashes: tuple[float, ...] = (), width: float = 1.1) -> Look:
@@ -215,36 +222,18 @@ def in_turn(place: int, dashes: tuple[float, ...] = ()) -> Look:
     return Look(COLOURS[place % len(COLOURS)], dashes, MARKERS[place % len(MARKERS)])
 
 
-def panels_figure(charts: Sequence[Panel], size: tuple[float, float], columns: int = 0, **values: Any) -> Figure:
-    """A figure of one view with one row of panels."""
-    return Figure((View("", (Row(tuple(charts), columns=columns),)),), size, **values)
-
-
-# --- words and axes that figures share -------------------------------------------------------------------------------
-
-LOSS = "adjusted loss"
-NOISE_LEVEL = "noise level σ"
-
-
-def label_of(method: str) -> str:
-    """The name of a method in legends."""
-    return METHODS[method].label
-
-
-def look_of(method: str) -> Look:
-    """How a method is drawn everywhere."""
-    return METHODS[method].look
-
-
 def method_series(method: str, **values: Any) -> Series:
     """A series of a method, with its name and look unless others are given."""
-    return Series(**{"name": label_of(method), "look": look_of(method), **values})
+    return Series(**{"name": METHODS[method].label, "look": METHODS[method].look, **values})
 
 
 def method_keys(charts: Iterable[Chart]) -> tuple[Series, ...]:
     """Entries of a legend for the methods that charts show, in the usual order."""
     shown = {key for chart in charts for one in (*chart.series, chart.floor) if one for key in one.keys or (one.name,)}
-    return tuple(method_series(method) for method in METHODS if label_of(method) in shown)
+    return tuple(method_series(method) for method in METHODS if METHODS[method].label in shown)
+
+
+# --- words, axes and numbers that figures share ----------------------------------------------------------------------
 
 
 def prior_title(noise: str) -> str:
@@ -267,6 +256,21 @@ def trained_on(noise: str) -> tuple[tuple[float, float], ...]:
     return ((prior.low, prior.high),) if isinstance(prior, Uniform) else ()
 
 
+def layers_text(layers: int) -> str:
+    """1 layer, 2 layers."""
+    return f"{layers} layer{'s' * (layers > 1)}"
+
+
+def count_text(number: int) -> str:
+    """A whole number with thin spaces between thousands."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def layer_axis(depths: Sequence[int], label: str = "layers") -> Axis:
+    """An axis of whole numbers of layers."""
+    return Axis(label, (depths[0], depths[-1]), whole=True)
+
+
 def showable(value: float) -> bool:
     """Whether a logarithmic axis can hold a value beside others."""
     return _SMALLEST < value < _LARGEST
@@ -281,14 +285,17 @@ def bounds(values: Iterable[float]) -> tuple[float, float]:
     return min(positive) / margin, max(positive) * margin
 
 
-def layer_axis(depths: Sequence[int], label: str = "layers") -> Axis:
-    """An axis of whole numbers of layers."""
-    return Axis(label, (depths[0], depths[-1]), whole=True)
-
-
 def floats(values: Iterable[float] | Array) -> tuple[float, ...]:
     """Numbers as a specification holds them."""
     return tuple(float(value) for value in values)
+
+
+def interval(values: Sequence[float], errors: Sequence[float]) -> Mapping[str, Any]:
+    """The 95 % intervals of a series, as its fields; none where a few sequences make up a mean, which says nothing."""
+    middle, error = np.asarray(values, np.float64), NORMAL_95 * np.asarray(errors, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.where(np.isfinite(middle) & (error < 0.8 * middle), error, np.nan)
+        return {"low": floats(middle - error), "high": floats(middle + error)}
 
 
 def geometric(rows: Sequence[Sequence[float]]) -> tuple[Array, Array, Array]:
@@ -307,16 +314,13 @@ def geometric(rows: Sequence[Sequence[float]]) -> tuple[Array, Array, Array]:
     return np.exp(mean), np.exp(mean - spread), np.exp(mean + spread)
 
 
-class Notes:
-    """Series that are left out, as they turn out to be missing, and the panels that they are missing from."""
-
-    def __init__(self) -> None:
-        self._panels: dict[str, list[str]] = {}
+class Notes(dict[str, list[str]]):
+    """What is missing, as it turns out to be, and the panels that it is missing from."""
 
     def add(self, panel: str, what: str) -> None:
         """``what`` is missing in a panel."""
-        self._panels.setdefault(what, []).append(panel)
+        self.setdefault(what, []).append(panel)
 
     def lines(self) -> tuple[str, ...]:
         """One sentence for each thing that is missing."""
-        return tuple(f"Without {what} in: {', '.join(panels)}." for what, panels in self._panels.items())
+        return tuple(f"Without {what} in: {', '.join(panels)}." for what, panels in self.items())

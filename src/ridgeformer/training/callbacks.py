@@ -33,7 +33,7 @@ class Callback(Protocol):
         ...
 
 
-def callback_list(callbacks: Callback | Sequence[Callback]) -> list[Callback]:
+def callback_list(callbacks: Any) -> list[Callback]:
     """One callback or several as a list; anything else is an `InputError`."""
     several = [callbacks] if callable(callbacks) else callbacks
     if isinstance(several, str) or not isinstance(several, Sequence) or not all(map(callable, several)):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.core.distributions import NoisePrior, is_builtin, parse_noise, prior_name
-from ridgeformer.core.model import KINDS, MAX_HEADS, MAX_LAYERS
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, former_names, one_of, shortened, whole_number
+from ridgeformer.core.validation import InputError, former_names, nonnegative, one_of, shortened, whole_number
 
 RECIPES = ("fast", "paper")
 FORMER_NAMES = {"model": "kind", "context": "examples"}
@@ -82,9 +82,8 @@ class TrainConfig:
         for name in ("steps", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1)
-        positive = isinstance(self.rate, Real) and not isinstance(self.rate, bool) and 0 < self.rate < float("inf")
-        if self.rate is not None and not positive:
-            raise InputError(f"rate must be a positive number, not {self.rate!r}.")
+        if self.rate is not None and nonnegative("rate", self.rate) == 0:
+            raise InputError("rate must be more than 0.")
 
     @property
     def task(self) -> Task:

@@ -109,10 +109,6 @@ def _read(numbers: dict[str, Any], tensors: dict[str, Array]) -> TrainState:
         value, stalled = numbers["curvature"]
         arrays = {name: tensors[f"curvature_{name}"] for name in _CURVATURE}
         curvature = QuasiNewton(value, **arrays, stalled=stalled)
-    return TrainState(
-        adam=Adam(tensors["adam_mean"], tensors["adam_square"], *numbers["adam"]),
-        memory=memory,
-        curvature=curvature,
-        **{name: tensors[name] for name in _VECTORS},
-        **{name: numbers[name] for name in _PLAIN},
-    )
+    adam = Adam(tensors["adam_mean"], tensors["adam_square"], *numbers["adam"])
+    plain: dict[str, Any] = {name: numbers[name] for name in _PLAIN} | {name: tensors[name] for name in _VECTORS}
+    return TrainState(adam=adam, memory=memory, curvature=curvature, **plain)

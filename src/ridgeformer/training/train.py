@@ -73,7 +73,7 @@ class TrainResult:
 
 
 def train(
-    config: TrainConfig,
+    config: TrainConfig | Run,
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -88,7 +88,7 @@ def train(
 
     Parameters
     ----------
-    config: what to train; see `TrainConfig`.
+    config: what to train; a `Run` has stages of its own, where a config has those of its recipe.
     out: folder in which the run is kept. It can then go on after any interruption.
     resume: go on with the run in ``out``, bit for bit as if nothing had happened.
     overwrite: replace a run that is already in ``out``.
@@ -106,38 +106,18 @@ def train(
     >>> rf.train(config).model.size
     4
     """
-    hint = " Write ridgeformer.TrainConfig(…) with them as its fields." if isinstance(config, dict) else ""
-    run = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
+    started = time.perf_counter()
+    if not isinstance(config, Run):
+        hint = " Write ridgeformer.TrainConfig(…) with these as its fields." if isinstance(config, dict) else ""
+        config = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
     if resume and (out is None or overwrite):
         raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
-    return complete(
-        run,
-        None if out is None else RunDirectory(out),
-        resume=resume,
-        overwrite=overwrite,
-        callbacks=callback_list(callbacks),
-        on_message=on_message,
-        checkpoint_seconds=checkpoint_seconds,
-    )
-
-
-def complete(
-    run: Run,
-    directory: RunDirectory | None = None,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    callbacks: Sequence[Callback] = (),
-    on_message: Callable[[str], object] = lambda message: None,
-    checkpoint_seconds: float = 15.0,
-) -> TrainResult:
-    """`train` for a run with stages, or a loss, of its own."""
-    started, config = time.perf_counter(), run.config
+    called, directory = callback_list(callbacks), None if out is None else RunDirectory(out)
     with directory.locked() if directory else contextlib.nullcontext():
-        run = dataclasses.replace(run, given=_given(run, directory if resume else None))
+        run = dataclasses.replace(config, given=_given(config, directory if resume else None))
         state, history = _open(run, directory, resume, overwrite, on_message)
-        state = _steps(run, state, directory, history, callbacks, checkpoint_seconds)
+        state = _steps(run, state, directory, history, called, checkpoint_seconds)
         model = run.model(state)
         counts = {"steps": state.total, "skipped": state.skipped, "rewinds": state.rewinds}
         if run.diverged(state):
@@ -148,12 +128,12 @@ def complete(
                 f"explodes at step {state.total}; try a smaller rate or another seed."
             )
         try:
-            evaluation = evaluate(model, run.task, config.sequences, _EVALUATION_SEED)
+            evaluation = evaluate(model, run.task, run.config.sequences, _EVALUATION_SEED)
         except KeyboardInterrupt as stopped:
             if directory is None:
                 raise
             raise _interrupted(state, directory) from stopped
-        training = config.as_json()
+        training = run.config.as_json()
         task = {name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training}
         info = {"task": task, "training": training, "evaluation": _finite(asdict(evaluation))}
         model = dataclasses.replace(model, info=info)

@@ -62,12 +62,19 @@
 
   const circle = (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0Z`;
   /** A polygon through points given in units of r. */
-  const polygon = (...points) => (r) => `M${points.map(([x, y]) => `${(x * r).toFixed(2)},${(y * r).toFixed(2)}`).join("L")}Z`;
+  const polygon = (...points) => (r) => {
+    const places = points.map((point) => point.map((number) => (number * r).toFixed(2)).join());
+    return `M${places.join("L")}Z`;
+  };
   const turned = (count, radius, start) =>
     Array.from({ length: count }, (_, k) => {
       const [angle, size] = [start + (2 * Math.PI * k) / count, radius(k)];
       return [size * Math.sin(angle), -size * Math.cos(angle)];
     });
+  function plus(r) {
+    const [a, b] = [0.42 * r, 0.8 * r];
+    return `M${-a},${-a}v${-b}h${2 * a}v${b}h${b}v${2 * a}h${-b}v${b}h${-2 * a}v${-b}h${-b}v${-2 * a}Z`;
+  }
   /** By the letters that the registries of methods use. */
   const MARKERS = {
     o: circle,
@@ -75,7 +82,7 @@
     "^": polygon([0, -1.2], [1.1, 0.8], [-1.1, 0.8]),
     v: polygon([0, 1.2], [1.1, -0.8], [-1.1, -0.8]),
     D: polygon([0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]),
-    P: polygon(...turned(4, () => 1.3, 0).flatMap(([x, y]) => [[x - y * 0.3, y + x * 0.3], [x * 0.3 - y * 0.3, y * 0.3 + x * 0.3]])),
+    P: plus,
     X: polygon(...turned(8, (k) => (k % 2 ? 0.5 : 1.35), Math.PI / 4)),
     "*": polygon(...turned(10, (k) => (k % 2 ? 0.65 : 1.6), 0)),
     h: polygon(...turned(6, () => 1.15, 0)),
@@ -219,5 +226,6 @@
     return details;
   }
 
-  ridgeformer.chartParts = { scale, visible, colourOf, lookOf, dashes, keysOf, markerOf, allSeries, tooltip, describe, legend, numbers };
+  const drawing = { visible, colourOf, lookOf, dashes, keysOf, markerOf, allSeries };
+  ridgeformer.chartParts = { scale, ...drawing, tooltip, describe, legend, numbers };
 }

@@ -10,6 +10,8 @@ ridgeformer.explorer.plots = (() => {
   const { dot } = ridgeformer.linearAlgebra;
   const { COMPARED, labelOf } = ridgeformer.explorer.results;
   const { AVERAGED } = ridgeformer.explorer.settings;
+  const BAYES_NOTE =
+    "The Bayes predictor is the best without σ on average over all noise levels of the training, not at each of them.";
   /** What the error axis can show; what lies beyond is cut off, and said to be. */
   const [LOWEST, HIGHEST] = [1e-20, 100];
 
@@ -71,7 +73,7 @@ ridgeformer.explorer.plots = (() => {
     const note = el("p", { class: "chart-note" });
     let chart = null;
     return {
-      element: el("div", {}, choices, place, note),
+      element: el("div", {}, choices, place, note, el("p", { class: "chart-note" }, BAYES_NOTE)),
       update(settings, model, result, errors) {
         check(choices, settings.against, settings.average ? "mean" : "one");
         const spec = errorSpec(settings, model, errors);

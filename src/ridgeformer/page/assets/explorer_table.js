@@ -67,7 +67,7 @@ ridgeformer.explorer.table = (() => {
 
     fill(
       baselineBody,
-      COMPARED.map((name) => row(name, [labelOf(name), el("small", {}, ridgeformer.methods[name]?.summary)], OF_ALL)),
+      COMPARED.map((name) => row(name, labelOf(name), OF_ALL)),
     );
     return {
       element: el(
@@ -94,6 +94,7 @@ ridgeformer.explorer.table = (() => {
           "alignment is the cosine between the two. Rescaling: what the layer multiplies ŵ by. On one sequence, luck ",
           "can put a model or OLS ahead of the oracle; on average over many sequences nothing is ahead of it.",
         ),
+        ridgeformer.summary.definitions((name) => COMPARED.includes(name)),
       ),
       update(settings, model, result) {
         if (layers !== model.layers) build(model);

@@ -46,7 +46,7 @@
   dom.append(
     body("table1"),
     ridgeformer.table1(table1, modelOf, (name) => ridgeformer.explorer.open(name)),
-    summary.definitions(data.methods, table1),
+    summary.definitions(summary.inTable(table1)),
   );
   dom.append(body("figures"), ridgeformer.figures(data.figures, commands));
   dom.append(body("claims"), claims ? summary.claims(claims) : ridgeformer.missing("claims", commands));

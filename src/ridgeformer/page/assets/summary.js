@@ -80,22 +80,18 @@
     );
   }
 
-  /** What the baselines of the table are, by the sentences of their registry. */
-  function definitions(methods, table) {
-    const shown = Object.entries(methods).filter(
-      ([name, { summary }]) => summary && table.entries.some((entry) => entry.method === name),
-    );
-    return el(
-      "dl",
-      { class: "commands definitions" },
-      shown.map(([, { label, summary }]) => [el("dt", {}, label), el("dd", {}, summary)]),
-    );
+  /** What methods are, by the sentences of their registry; `chosen` tells which are meant. */
+  function definitions(chosen) {
+    const shown = Object.entries(ridgeformer.methods).filter(([name, { summary }]) => summary && chosen(name));
+    const lines = shown.map(([, { label, summary }]) => [el("dt", {}, label), el("dd", {}, summary)]);
+    return el("dl", { class: "commands definitions" }, lines);
   }
+  const inTable = (table) => (name) => table.entries.some((entry) => entry.method === name);
 
   const PAPER = "https://arxiv.org/abs/2402.14180";
 
   /** The problem and the result. */
-  function problem({ task, table1, picture: figure, methods }) {
+  function problem({ task, table1, picture: figure }) {
     return [
       el(
         "div",
@@ -116,7 +112,7 @@
         `How good can a model be? The oracle is ridge regression that is told σ: on average over sequences nothing is better. The adjusted loss is the loss minus the oracle’s loss, so zero is perfect; a loss is half the squared error, as in the paper. Without being told σ, no predictor can be below the Bayes limit on average. Here x and w have ${task.dim} dimensions.`,
       ),
       el("p", { class: "explanation" }, "Models are compared with these:"),
-      definitions(methods, table1),
+      definitions(inTable(table1)),
       el(
         "p",
         { class: "explanation" },
@@ -179,5 +175,5 @@
     ];
   }
 
-  ridgeformer.summary = { problem, definitions, claims, made };
+  ridgeformer.summary = { problem, definitions, inTable, claims, made };
 }

@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.analysis import (
-    OMEGAS,
-    canonical_heads,
-    diagonal_fit,
-    inert,
-    low_rank_split,
-    model_from_omega,
-    omega_of,
-)
+from ridgeformer.analysis import canonical_heads, diagonal_fit, model_from_omega, omega_of
+from ridgeformer.analysis.diagonal import OMEGAS, inert, low_rank_split, omega_of_kind
 from ridgeformer.core.forward import gram_weights
 from ridgeformer.core.notation import Array
-from support import make_examples, one_sentence, relative_error, tame_model
+from support import KINDS, make_examples, one_sentence, relative_error, tame_model
 
 ROUNDING = 1e-10
 GRAM = make_examples(6, 12, 4, seed=1).gram
@@ -48,6 +41,20 @@ def test_omega_of_a_full_model_is_refused() -> None:
     one_sentence(caught.value)
 
 
+def test_models_and_omega_of_the_wrong_kind_are_refused() -> None:
+    for wrong in (omega_of, canonical_heads, diagonal_fit):
+        with pytest.raises(rf.InputError, match="model must be a LinearTransformer") as caught:
+            wrong("diag-4-uniform-5")  # type: ignore[operator]
+        one_sentence(caught.value)
+    with pytest.raises(rf.InputError, match="axes"):
+        model_from_omega(np.zeros(4), 3)
+
+
+def test_every_kind_says_which_omega_it_has() -> None:
+    of_kinds = {kind: [OMEGAS[place] for place in np.flatnonzero(omega_of_kind(kind))] for kind in KINDS}
+    assert of_kinds == {"gdpp": ["xx", "yx"], "diag": list(OMEGAS), "full": list(OMEGAS)}
+
+
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_exactly_the_inert_omega_change_nothing(layers: int) -> None:
     omega = omega_of(tame_model("diag", layers, 2, 4, GRAM))
@@ -73,7 +80,7 @@ def test_canonical_heads_do_not_depend_on_how_the_model_is_written(kind: str, he
     assert relative_error(raw, model.embed("full").attention_matrices()[0]) > 0.1  # the control: it was rewritten
 
 
-@pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_canonical_heads_predict_the_same_and_are_balanced(kind: str) -> None:
     model = tame_model(kind, 3, 2, 4, GRAM)
     P, Q = canonical_heads(model)

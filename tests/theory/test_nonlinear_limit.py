@@ -14,7 +14,7 @@ from ridgeformer.theory.nonlinear_limit import (
     reachable_cosine,
     with_scaled_attention,
 )
-from ridgeformer.theory.samples import random_sample
+from ridgeformer.theory.numerics import random_tokens
 from support import KINDS, make_examples, relative_error, tame_model
 
 
@@ -57,8 +57,8 @@ def test_reachable_cosine_with_as_many_columns_as_examples_is_one() -> None:
 
 @pytest.mark.parametrize(("dim", "sigma"), [(1, 0.0), (1, 1.0), (6, 0.0), (6, 1.0)])
 def test_reachable_cosine_of_many_contexts_is_the_derived_size(dim: int, sigma: float) -> None:
-    sample = random_sample(np.random.default_rng([4, dim]), 400, 1000, dim, sigma)
-    measured = np.sqrt((reachable_cosine(sample.X, sample.y) ** 2).mean())
+    tokens = random_tokens(np.random.default_rng([4, dim]), 400, 1000, dim, sigma)
+    measured = np.sqrt((reachable_cosine(tokens.X, tokens.y) ** 2).mean())
     # 400 values of mean square χ²_d-like spread: the root is known to 3.5 % at d = 1, better for more; four of those.
     assert abs(np.log(measured / expected_cosine(dim, 1000, noisy=sigma > 0))) < 0.14
 

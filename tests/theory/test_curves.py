@@ -7,7 +7,8 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.core.forward import gram_weights
-from ridgeformer.theory import Curves, adaptive_step_network, step_curve, theory_curves
+from ridgeformer.theory import Curves, adaptive_step_network, theory_curves
+from ridgeformer.theory.curves import step_curve
 from ridgeformer.theory.nonlinear_limit import PRINTED_BOUND
 from support import make_examples, tame_model
 

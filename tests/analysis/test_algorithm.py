@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.analysis import Algorithm, algorithm, explain_model, explained_algorithm, omega_of, retune
-from support import make_examples, relative_error, tame_model
+from ridgeformer.analysis import Algorithm, algorithm, explain_model, omega_of, refit
+from ridgeformer.analysis.algorithm import recorded_task
+from support import make_examples, one_sentence, relative_error, tame_model
 
 EXAMPLES = make_examples(5, 12, 4, seed=1)
 TASK = rf.Task(4, 12, "uniform:2")
@@ -68,16 +69,14 @@ def test_code_names_only_what_it_uses() -> None:
 def test_code_of_a_full_model_says_what_the_approximation_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retune, "CONTEXTS", 256)
+    monkeypatch.setattr(refit, "CONTEXTS", 256)
     model = tame_model("full", 2, 1, 4, EXAMPLES.gram)
-    learned = algorithm(model, TASK, "net")
-    code = learned.as_code()
+    code = algorithm(model, TASK, "net").as_code()
     assert "An approximation" in code
     found = rf.evaluate(model, TASK, 20_000).adjusted_loss
     assert f"where the full model has {found:.4g}" in code
     assert run_elsewhere(code, tmp_path).shape == (5, 4)
-    explained = explain_model(model, TASK, label="net", ablate=False)
-    assert explained_algorithm(explained).as_code() == code
+    assert explain_model(model, TASK, label="net", ablate=False).algorithm().as_code() == code
 
 
 def test_hostile_label_cannot_leave_the_docstring(tmp_path: Path) -> None:
@@ -98,3 +97,19 @@ def test_latex_has_every_term_and_constant() -> None:
     assert "$0.1$" not in text  # nothing reads what the last layer writes into x
     assert text.count("\\begin") == text.count("\\end")
     assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize("name", ["examples", "context"])
+def test_recorded_task_is_read_under_its_former_and_present_names(name: str) -> None:
+    parameters = tame_model("diag", 2, 1, 4, EXAMPLES.gram).parameters
+    model = rf.LinearTransformer("diag", 4, parameters, {"task": {"dim": 4, name: 12, "noise": "uniform:2"}})
+    assert recorded_task(model) == TASK
+    assert "Trained for σ ~ uniform:2, d = 4, n = 12." in algorithm(model, TASK).as_code()
+    assert recorded_task(rf.LinearTransformer("diag", 4, parameters)) is None
+
+
+def test_algorithm_of_what_is_no_model_or_does_not_fit_is_refused_in_one_sentence() -> None:
+    for wrong, hint in (("diag-4-uniform-5", "rf.load"), (rf.LinearTransformer.init("diag", layers=1, dim=3), "4")):
+        with pytest.raises(rf.InputError, match=hint) as caught:
+            algorithm(wrong, TASK)  # type: ignore[arg-type]
+        one_sentence(caught.value)

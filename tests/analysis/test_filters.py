@@ -7,20 +7,9 @@ import pytest
 import scipy.stats
 
 import ridgeformer as rf
-from ridgeformer.analysis import (
-    Sample,
-    gdpp_filter,
-    implied_noise,
-    implied_penalty,
-    model_from_omega,
-    momentum_terms,
-    spectral_filters,
-    step_sizes,
-)
-from ridgeformer.analysis.implied_noise import rank_correlation
-from ridgeformer.analysis.samples import noise_bands, typical
+from ridgeformer.analysis import Sample, model_from_omega
+from ridgeformer.analysis.filters import gdpp_filter, implied_noise, implied_penalty, rank_correlation, spectral_filters
 from ridgeformer.core.forward import gram_weights
-from ridgeformer.theory import momentum_layers
 from support import make_examples, one_sentence, relative_error, tame_model
 
 TASK = rf.Task(4, 12, "uniform:2")
@@ -94,57 +83,3 @@ def test_rank_correlation_is_spearmans_with_ties() -> None:
     second += 0.2 * first
     assert rank_correlation(first, second) == pytest.approx(scipy.stats.spearmanr(first, second).statistic)
     assert rank_correlation(first, np.ones(200)) == 0.0
-
-
-def test_first_layer_is_a_plain_gradient_step_whatever_the_noise() -> None:
-    model = tame_model("diag", 3, 1, 4, SAMPLE.context.gram, seed=4)
-    first = [step for step in step_sizes(model, SAMPLE.first(500)) if step.layer == 1]
-    assert np.allclose([step.alignment for step in first], 1)
-    assert np.allclose([step.step for step in first], -TASK.context * model.omega()[0, 2])
-    assert [step.energy for step in first] == sorted(step.energy for step in first)
-
-
-def test_momentum_terms_are_norms_of_the_lemma() -> None:
-    model = tame_model("diag", 3, 2, 4, CONTEXT.gram)
-    found = momentum_terms(model, CONTEXT)
-    layer = momentum_layers(model, CONTEXT)[0]
-    gradient = np.einsum("bij,bj->bi", layer.Pi, layer.descent)
-    assert found[0].momentum == 0.0  # u = 0 at the start
-    assert found[0].gradient == pytest.approx(1.0)
-    assert relative_error(gradient, -gram_weights(model.first_layers(1), CONTEXT.gram)) < 1e-10
-
-
-def test_momentum_of_a_full_model_is_refused_with_a_reason() -> None:
-    with pytest.raises(rf.InputError, match="diag and gdpp models") as caught:
-        momentum_terms(tame_model("full", 2, 1, 4, CONTEXT.gram), CONTEXT)
-    one_sentence(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("noise", "labels"),
-    [
-        ("uniform:5", ["0–1", "1–2", "2–3", "3–4", "4–5"]),
-        ("categorical:1+3", ["1", "3"]),
-        ("fixed:0", ["0"]),
-    ],
-)
-def test_every_context_is_in_one_band(noise: str, labels: list[str]) -> None:
-    prior = rf.parse_noise(noise)
-    sigma = prior.sample(np.random.default_rng(0), 400)
-    bands = noise_bands(sigma, prior)
-    assert [band.label for band in bands] == labels
-    assert sorted(np.concatenate([band.members for band in bands])) == list(range(400))
-    assert all(((sigma[band.members] >= band.low) & (sigma[band.members] <= band.high)).all() for band in bands)
-
-
-def test_typical_contexts_leave_out_explosions() -> None:
-    losses = np.r_[np.ones(1999), np.inf]
-    assert typical(losses).sum() == 1999
-    assert not typical(np.full(3, np.inf)).any()
-
-
-def test_sample_is_what_evaluate_draws() -> None:
-    model = tame_model("diag", 2, 1, 4, CONTEXT.gram)
-    sample = Sample.draw(TASK, 500, seed=7)
-    expected = rf.evaluate(model, TASK, 500, seed=7)
-    assert sample.losses(sample.layer_weights(model)[-1]).mean() == pytest.approx(expected.adjusted_loss, rel=1e-12)

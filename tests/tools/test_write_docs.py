@@ -1,0 +1,136 @@
+"""Writing the measured parts of our pages: markers, and each page from the files that commands leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import write_docs
+from write_docs import main, replace_block
+
+from ridgeformer.core.validation import InputError
+from ridgeformer.evaluation import Evaluation
+from ridgeformer.reproduction.baseline_check import BaselineCell, BaselineReport, Limit
+from ridgeformer.reproduction.training_targets import Trial, TrialsRecord
+from support import one_sentence
+
+DOCS = Path(write_docs.__file__).parents[1] / "docs"
+
+
+def test_replace_block_leaves_the_rest_alone_and_can_be_repeated(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    before, after = (
+        "# Τitle\n\nσ, two\nlines\n",
+        "\n\n<!-- begin other -->kept<!-- end other -->\n\nEnd without newline",
+    )
+    page.write_text(f"{before}<!-- begin a table -->\nold\n<!-- end a table -->{after}", encoding="utf-8")
+    for text in ("| new |", "| newer |"):
+        replace_block(page, "a table", text)
+        found = page.read_text(encoding="utf-8")
+        assert found == f"{before}<!-- begin a table -->\n\n{text}\n\n<!-- end a table -->{after}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "no markers",
+        "<!-- begin t -->",
+        "<!-- end t -->",
+        "<!-- end t --> <!-- begin t -->",
+        "<!-- begin u --><!-- end u -->",
+    ],
+)
+def test_replace_block_without_its_markers_is_one_sentence_and_changes_nothing(tmp_path: Path, content: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(content)
+    with pytest.raises(InputError, match="has no place for a table") as caught:
+        replace_block(page, "t", "text")
+    assert str(page) in one_sentence(caught.value)
+    assert page.read_text() == content
+
+
+def test_replace_block_of_a_page_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Cannot read .*page\.md: No such file") as caught:
+        replace_block(tmp_path / "page.md", "t", "text")
+    one_sentence(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("training.md", ["time to target", "ablations"]),
+        ("evaluation.md", ["baseline cells", "Bayes limits"]),
+        ("reproduction.md", ["time", "table 1", "worse", "beyond", "claims"]),
+    ],
+)
+def test_pages_of_this_project_have_the_markers(name: str, blocks: list[str]) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    for block in blocks:
+        assert 0 <= text.find(f"<!-- begin {block} -->") < text.find(f"<!-- end {block} -->")
+
+
+def copied(name: str, folder: Path) -> Path:
+    page = folder / name
+    page.write_bytes((DOCS / name).read_bytes())
+    return page
+
+
+def outside(text: str, *blocks: str) -> list[str]:
+    """A page without its blocks."""
+    parts = []
+    for block in blocks:
+        before, _, rest = text.partition(f"<!-- begin {block} -->")
+        text = rest.partition(f"<!-- end {block} -->")[2]
+        parts.append(before)
+    return [*parts, text]
+
+
+def written(record: Any, path: Path) -> Path:
+    path.write_text(json.dumps(record.as_json()), encoding="utf-8")
+    return path
+
+
+def test_training_page_gets_what_was_measured_and_nothing_else(tmp_path: Path) -> None:
+    page, blocks = copied("training.md", tmp_path), ("time to target", "ablations")
+    original = page.read_text(encoding="utf-8")
+    losses = np.array([0.05, 0.05])
+    trials = [
+        Trial("recipe", "diag", 4, "uniform:5", 2, Evaluation.of(k * losses, losses), 10.0, 0.06, 60.0) for k in (1, 2)
+    ]
+    record = TrialsRecord({"cpu": "Xeon", "cores": 2}, 0.1, tuple(trials), ())
+    assert main(["training", str(written(record, tmp_path / "t.json")), "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Measured on 2 cores of Xeon, of which other processes used 10% meanwhile." in text
+    rows = [line for line in text.splitlines() if line.startswith("| diag, 4 layers, uniform:5 | 2 | ")]
+    assert [row.split(" | ")[-2] for row in rows] == ["yes", "no"]
+    assert outside(text, *blocks) == outside(original, *blocks)
+    assert text.partition("<!-- begin ablations -->")[2] == original.partition("<!-- begin ablations -->")[2]
+    record = TrialsRecord({"cpu": "Xeon", "cores": 2}, None, (), tuple(trials[:1]))
+    assert main(["training", str(written(record, tmp_path / "t.json")), "--page", str(page)]) == 0
+    assert "Measured on 2 cores of Xeon.\n\n| model | what |" in page.read_text(encoding="utf-8")
+
+
+def test_evaluation_page_gets_both_tables(tmp_path: Path) -> None:
+    page, blocks = copied("evaluation.md", tmp_path), ("baseline cells", "Bayes limits")
+    original = page.read_text(encoding="utf-8")
+    cell = BaselineCell("adarr", "uniform:7", "AdaRR", 0.068, 0.0801, 0.0001, 0.001)
+    report = BaselineReport(1000, (cell,), (Limit("uniform:5", 0.04, 0.001, "TunedRR", 0.009, 0.0001, None),))
+    assert main(["evaluation", str(written(report, tmp_path / "b.json")), "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "On 1,000 sequences:\n\n| baseline |" in text
+    assert "On 500 sequences:\n\n| σ | Bayes limit |" in text
+    assert "| AdaRR | uniform:7 | 0.068 | 0.08010 | 0.00010 | 0.0010 | no |" in text
+    assert outside(text, *blocks) == outside(original, *blocks)
+
+
+def test_file_that_is_no_record_is_one_sentence_with_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.json").write_text('{"record": "trials"}')
+    assert main(["evaluation", str(tmp_path / "b.json")]) == 2
+    assert capsys.readouterr().err == f"write_docs: {tmp_path / 'b.json'}: this is not a record of baselines.\n"
