@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# NumPy's own threads: two test processes with two each would wait for one another, up to 20 times as long. It reads
+# this when it is first imported, which is later.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # derandomize: the same examples on every run, so that a red build is red again at home. No deadline: the first call of
 # a kernel compiles it. 40 examples: each property takes well under a second, and failures show within the first few.

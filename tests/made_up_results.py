@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from ridgeformer.core.model import KINDS
 from ridgeformer.core.task import Task
 from ridgeformer.evaluation import ShiftResult, default_scenarios
+from ridgeformer.plots import FIGURES, Figure
 from ridgeformer.reproduction.cells import (
     BEYOND_PRIORS,
     BEYOND_SIZES,
@@ -40,6 +43,7 @@ from ridgeformer.reproduction.records import (
     TrainingStage,
     WeightsRecord,
 )
+from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1
 
 BASELINES = ("constrr", "adarr", "tunedrr", "bayes")
@@ -68,6 +72,13 @@ def write_results(folder: Path, *without: str, **instead: Any) -> Path:
             values = instead.get(record) or made_up(record).as_json()
             (folder / f"{record}.json").write_text(json.dumps(values), encoding="utf-8")
     return folder
+
+
+@cache
+def made_up_figure(name: str) -> Figure:
+    """A figure of all of them."""
+    with TemporaryDirectory() as folder:
+        return FIGURES[name].build(read_results(write_results(Path(folder))))
 
 
 def _losses(rng: np.random.Generator, count: int) -> tuple[float, ...]:
@@ -134,7 +145,10 @@ def _training(rng: np.random.Generator) -> TrainingRecord:
             layers,
             SEEDED_PRIOR,
             None,
-            (TrainingStage("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)), TrainingStage("start 2", (3.0, 4.0), (0.9, 0.2))),
+            (
+                TrainingStage("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)),
+                TrainingStage("start 2", (3.0, 4.0), (0.9, 0.2)),
+            ),
             _losses(rng, 1)[0],
             5.0,
         )

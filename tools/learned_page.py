@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ridgeformer.analysis import Ablation, Algorithm, Explanation, Simplest
 from ridgeformer.analysis.diagonal import inert
 from ridgeformer.analysis.few_constants import TOLERANCE, Description
+from ridgeformer.baselines import BASELINES
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.evaluation import Evaluation
@@ -161,7 +162,7 @@ def ladder(simplest: Simplest) -> Iterator[str]:
         bullet(f"**{form.name}**{' (control)' if form.control else ''}. {form.statement}") for form in simplest.forms
     )
     free, fewer = simplest.dropped[0].evaluation.adjusted_loss, simplest.dropped[1]
-    tuned, bayes = simplest.references["TunedRR"], simplest.references["Bayes"]
+    tuned, bayes = (simplest.references[BASELINES[name].label] for name in ("tunedrr", "bayes"))
     yield paragraph(
         "What counts as a constant: every fitted number, and every round number put in its place. Not counted: n and "
         "d, which ω are dropped and which tied, the exponent of the last layer and the sign of its e. Those are "

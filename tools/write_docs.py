@@ -8,16 +8,21 @@ python tools/write_docs.py evaluation baselines.json                       # doc
 
 ridgeformer bench --training --ablations --json trials.json
 python tools/write_docs.py training trials.json                            # docs/training.md
+
+ridgeformer bench --json bench.json
+python tools/write_docs.py performance bench.json                          # docs/performance.md
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import tyro
 from reproduction_page import reproduction_blocks
 
+from ridgeformer.bench.rows import NUMBER_HEADS, SECTIONS, BenchReport, table_text
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.reproduction.baseline_check import BaselineReport
@@ -79,9 +84,35 @@ def training(file: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md
             replace_block(page, name, f"Measured on {machine}.\n\n{table.markdown()}")
 
 
+def performance(file: tyro.conf.Positional[Path], page: Path = _DOCS / "performance.md") -> None:
+    """Speed, memory and growth: the whole page.
+
+    Args:
+        file: What 'ridgeformer bench --json FILE' wrote.
+        page: The page to write.
+    """
+    try:
+        report = BenchReport.from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as unfit:
+        raise InputError(f"{file} is not what 'ridgeformer bench --json' writes: {unfit!r}.") from unfit
+    parts = [
+        "# Performance",
+        "This page is written from what `ridgeformer bench --json` measured; do not edit it. Ratios are of times taken "
+        f"in turns within one run, best of {report.config.samples} samples each.",
+        *(["This was a quick run on small sizes: its numbers are not to be quoted."] if report.config.quick else []),
+        *report.about(),
+    ]
+    for name, rows in report.sections():
+        heads, cells = table_text(rows)
+        rule = ["---:" if head in NUMBER_HEADS else "---" for head in heads]
+        lines = [heads, rule, *([cell.replace("|", "\\|") for cell in line] for line in cells)]
+        parts += [f"## {name}", f"{SECTIONS[name]}.", "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    write_whole(page, ("\n\n".join(parts) + "\n").encode())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write one page; the exit code."""
-    pages = {"reproduction": reproduction, "evaluation": evaluation, "training": training}
+    pages = {"reproduction": reproduction, "evaluation": evaluation, "training": training, "performance": performance}
     try:
         tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)
     except RidgeformerError as wrong:

@@ -13,19 +13,28 @@ Comparison of 2 predictors on 20,000 sequences: adjusted loss ± s.e.
 
 from __future__ import annotations
 
-from ridgeformer import baselines
-from ridgeformer._version import __version__
-from ridgeformer.core.context import Context
-from ridgeformer.core.distributions import Categorical, Fixed, LogUniform, NoisePrior, Uniform, parse_noise
-from ridgeformer.core.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
-from ridgeformer.core.model import LinearTransformer
-from ridgeformer.core.objective import Options, loss_and_gradient, losses_and_gradient_on
-from ridgeformer.core.predictor import Predictor, as_predictor
-from ridgeformer.core.task import ContextDraw, Task, TokenDraw
-from ridgeformer.core.validation import InputError, RidgeformerError
-from ridgeformer.evaluation import Comparison, Evaluation, compare, evaluate, layerwise, profile, shift_table
-from ridgeformer.training import TrainConfig, TrainResult, train
-from ridgeformer.zoo import load
+import os
+import sys
+
+try:
+    from ridgeformer import baselines
+    from ridgeformer._version import __version__
+    from ridgeformer.core.context import Context
+    from ridgeformer.core.distributions import Categorical, Fixed, LogUniform, NoisePrior, Uniform, parse_noise
+    from ridgeformer.core.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
+    from ridgeformer.core.model import LinearTransformer
+    from ridgeformer.core.objective import Options, loss_and_gradient, losses_and_gradient_on
+    from ridgeformer.core.predictor import Predictor, as_predictor
+    from ridgeformer.core.task import ContextDraw, Task, TokenDraw
+    from ridgeformer.core.validation import InputError, RidgeformerError
+    from ridgeformer.evaluation import Comparison, Evaluation, compare, evaluate, layerwise, profile, shift_table
+    from ridgeformer.training import TrainConfig, TrainResult, train
+    from ridgeformer.zoo import load
+except KeyboardInterrupt:  # of one who starts the command and thinks better of it: no traceback
+    if not sys.argv or (sys.argv[0] != "-m" and os.path.basename(sys.argv[0]) != "ridgeformer"):
+        raise
+    sys.stderr.write("ridgeformer: interrupted.\n")
+    sys.exit(130)
 
 __all__ = [
     "Categorical",

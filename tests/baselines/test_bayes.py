@@ -10,7 +10,8 @@ import pytest
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
 from ridgeformer.core.notation import Array
-from ridgeformer.evaluation import Predictor, compare
+from ridgeformer.core.predictor import Predictor
+from ridgeformer.evaluation import compare
 from support import make_examples, refusal
 
 POSTERIOR_TOLERANCE = 1e-6  # what the brute-force grids reach; the quadrature itself is good to 1e-10
@@ -123,13 +124,23 @@ class Ramp:
 
 
 @pytest.mark.parametrize(("dim", "n"), [(5, 3), (4, 4), (10, 20), (2, 150)])
-def test_bayes_with_a_prior_of_the_user_equals_brute_force(dim: int, n: int) -> None:
+def test_bayes_with_a_loguniform_prior_or_one_of_the_user_equals_brute_force(dim: int, n: int) -> None:
     examples = make_examples(3, n, dim, seed=4)
-    sigma, weight = fine_grid(1e-3 if n > dim else 0.0, 4.0, 500)
-    found = Bayes(Ramp(4.0)).weights(rf.Context.from_tokens(examples.X, examples.y))
-    for number in range(3):
-        weights, _ = dense_posterior(examples.X[number], examples.y[number], sigma, weight * sigma)
-        assert np.abs(found[number] - weights).max() < POSTERIOR_TOLERANCE
+    context = rf.Context.from_tokens(examples.X, examples.y)
+    for prior, low, density in ((Ramp(4.0), 1e-3 * (n > dim), 1.0), (rf.LogUniform(0.2, 4.0), 0.2, -1.0)):
+        sigma, weight = fine_grid(low, 4.0, 500)
+        found = Bayes(prior)
+        for number in range(3):
+            weights, level = dense_posterior(examples.X[number], examples.y[number], sigma, weight * sigma**density)
+            assert np.abs(found.weights(context)[number] - weights).max() < POSTERIOR_TOLERANCE
+            assert abs(found.noise_level(context)[number] - level) < POSTERIOR_TOLERANCE * max(1.0, level)
+
+
+def test_bayes_with_the_spec_of_a_built_in_prior_and_another_distribution_is_not_the_built_in_one() -> None:
+    context = rf.Task(noise="fixed:1").draw_contexts(20, seed=0).context
+    impostor, uniform = Bayes(Ramp(5.0, spec="uniform:5")), Bayes("uniform:5")
+    assert impostor.describe() == uniform.describe()
+    assert (impostor.noise_level(context) > 1.01 * uniform.noise_level(context)).all()
 
 
 @dataclass(frozen=True)

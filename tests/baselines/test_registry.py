@@ -1,4 +1,4 @@
-"""Properties that hold for every baseline and every context, searched for counter-examples by hypothesis."""
+"""The list of baselines, and properties that hold for every one of them, searched for counter-examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ridgeformer as rf
-from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
+from ridgeformer.baselines import BASELINES, OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
 from ridgeformer.core.notation import Array
 from support import Examples, make_examples, relative_error
 
@@ -46,6 +46,19 @@ def weights(predictor: Any, X: Array, y: Array) -> Array:
 def rotation(dim: int, seed: int) -> Array:
     """A random orthogonal matrix."""
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
+
+
+def test_registry_has_every_baseline_with_what_tables_and_legends_need() -> None:
+    assert list(BASELINES) == ["ols", "constrr", "adarr", "tunedrr", "iterative", "bayes", "oracle"]
+    assert [name for name, baseline in BASELINES.items() if baseline.in_table1] == ["constrr", "adarr", "tunedrr"]
+    assert [name for name, baseline in BASELINES.items() if baseline.limit] == ["bayes"]
+    assert len({baseline.label for baseline in BASELINES.values()}) == len(BASELINES)
+    assert all(baseline.summary.endswith(".") for baseline in BASELINES.values())
+    assert BASELINES["bayes"].make(rf.Task(noise="uniform:3")) == Bayes("uniform:3")
+    classes = {type(predictor) for predictor in PREDICTORS}
+    tuned = {"constrr": ConstRR, "tunedrr": TunedRR}  # which take a second to make
+    made = {name: tuned[name] if name in tuned else type(entry.make(rf.Task())) for name, entry in BASELINES.items()}
+    assert set(made.values()) == classes
 
 
 @given(predictors, contexts(), seeds)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
+import ridgeformer.kernels.engine
 from ridgeformer.baselines import AdaRR, ConstRR, TunedRR, tuning
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose

@@ -95,6 +95,13 @@ def test_ctrl_c_during_import_is_one_line(capsys: pytest.CaptureFixture[str], mo
     assert capsys.readouterr().err == "ridgeformer: interrupted.\n"
 
 
+def test_ctrl_c_while_the_package_itself_is_imported_is_one_line_too(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
+    done = shell(f"PYTHONPATH={tmp_path}:$PYTHONPATH ridgeformer zoo", tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "ridgeformer: interrupted.\n"
+
+
 # --- in a process of its own ------------------------------------------------------------------------------------------
 
 

@@ -151,9 +151,9 @@ def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_priors.py").write_text(
-        "from ridgeformer import Uniform\nclass Mine(Uniform):\n    spec = 'mine of all:1/2'\n"
+        "from ridgeformer import Categorical\nclass Mine(Categorical):\n    spec = 'mine of all:1/2'\n"
     )
-    noise = ("--noise", "my_priors:Mine(2.0)")
+    noise = ("--noise", "my_priors:Mine((1.0, 2.0))")
     succeeds(capsys, "train", *QUICK, *noise)
     folder = Path("runs/diag-2-mine-of-all-1-2")
     assert read_json(folder / "config.json")["prior"] == "my_priors:Mine"

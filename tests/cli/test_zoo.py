@@ -81,7 +81,7 @@ def test_build_without_a_folder_adds_to_the_package(
     ("arguments", "hint"),
     [
         (("nonexistent",), "No model of the zoo has 'nonexistent' in its name"),
-        (("--into", "somewhere"), "does nothing without --build"),
+        (("--into", "somewhere"), "leave out --into"),
         (("--build", ".", "--into", "there"), "There are no finished runs in"),
         (("--build", ".", "diag-2"), "lists nothing"),
         (("--build", ".", "--json", "z.json"), "lists nothing"),

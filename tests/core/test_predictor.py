@@ -58,7 +58,8 @@ def test_functions_methods_and_estimators_become_general_predictors() -> None:
         assert isinstance(predictor, kind)
         assert isinstance(predictor, GeneralPredictor)
         assert not isinstance(predictor, LinearPredictor)
-        assert as_predictor(predictor).predict(examples.X, examples.y, examples.queries).shape == (4, 3)
+        again: Any = as_predictor(predictor)
+        assert again.predict(examples.X, examples.y, examples.queries).shape == (4, 3)
         if not isinstance(thing, General):
             np.testing.assert_allclose(predictor.predict(examples.X, examples.y, examples.queries), expected)
 

@@ -48,7 +48,7 @@ def test_registries_of_the_package_name_every_entry_as_it_names_itself(registry:
 
 
 def test_looks_of_methods_are_colours_that_a_browser_and_matplotlib_read() -> None:
-    looks = [entry.look for entry in (*KINDS.values(), *BASELINES.values())]
+    looks = [entry.look for registry in (KINDS, BASELINES) for entry in registry.values()]
     for look in looks:
         assert isinstance(look, Look)
         assert len(look.colour) == 7

@@ -226,7 +226,7 @@ def calls(model: rf.LinearTransformer) -> list[Callable[..., Any]]:
     ]
 
 
-draw_two = partial(rf.Task(3, 8).draw_contexts, 2, seed=0)
+draw_two: Callable[..., Any] = partial(rf.Task(3, 8).draw_contexts, 2, seed=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -254,7 +254,7 @@ def test_readout_after_an_impossible_number_of_layers_is_refused(layers: Any) ->
 
 @pytest.mark.parametrize(("backend", "hint"), [("fuse", "Did you mean 'fused'"), ("cuda", ""), (None, ""), (1, "")])
 def test_unknown_back_end_is_refused_with_the_nearest_name(backend: Any, hint: str) -> None:
-    for call in (*calls(model()), draw_two):
+    for call in [*calls(model()), draw_two]:
         refused(f"backend must be one of auto, reference, fused.*{hint}", call, backend=backend)
 
 
@@ -314,14 +314,14 @@ def test_bad_steps_are_refused(step: Any) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
 def test_bad_number_of_threads_is_refused(threads: Any) -> None:
-    for call in (*calls(model()), draw_two):
+    for call in [*calls(model()), draw_two]:
         refused("threads", call, backend="fused", threads=threads)
 
 
 @pytest.mark.parametrize("setting", ["0", "-1", "1.5", "two", "", " ", "²", "1e3"])
 def test_bad_thread_setting_is_refused(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("RIDGEFORMER_THREADS", setting)
-    for call in (*calls(model()), draw_two):
+    for call in [*calls(model()), draw_two]:
         refused("RIDGEFORMER_THREADS", call, backend="fused")
 
 

@@ -13,12 +13,12 @@ import ridgeformer as rf
 from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Shifted, parse_shift
 from ridgeformer.evaluation.scoring import half_square
-from ridgeformer.evaluation.shift import SCENARIOS, Tokens
+from ridgeformer.evaluation.shift import SHIFTS, Tokens
 from support import refusal
 
 TASK = rf.Task(dim=4, examples=12, noise="uniform:0.5-3")
 BATCH = 20_000
-# A normal exceeds it once in two million; see tests/test_task.py.
+# A normal exceeds it once in two million; see tests/core/test_task.py.
 STANDARD_ERRORS = 5.0
 
 
@@ -132,7 +132,7 @@ def test_scenarios_combine_in_any_order() -> None:
     forth, back = ("+".join(order) for order in (specs, specs[::-1]))
     one, other = (Shifted(TASK, spec).draw(50, seed=3) for spec in (forth, back))
     np.testing.assert_allclose(one.context.gram, other.context.gram, rtol=1e-10)
-    np.testing.assert_allclose(one.reference, other.reference, rtol=1e-8)
+    np.testing.assert_allclose(one.oracle, other.oracle, rtol=1e-8)
     assert one.context.examples == 7
 
 
@@ -177,9 +177,9 @@ def test_reference_of_gaussian_shifts_is_the_posterior_mean(spec: str) -> None:
     shifted = Shifted(TASK, spec)
     assert shifted.gaussian
     draw = shifted.draw(BATCH, seed=0)
-    error = draw.weights - draw.reference
+    error = draw.weights - draw.oracle
     assert within_standard_errors(error * draw.context.cross, 0.0)
-    assert within_standard_errors(error * draw.reference, 0.0)
+    assert within_standard_errors(error * draw.oracle, 0.0)
 
 
 def test_ridge_that_is_not_told_of_the_scale_fails_the_same_test() -> None:
@@ -193,7 +193,7 @@ def test_reference_has_the_best_penalty_of_all_ridge_regressions(spec: str) -> N
     """Told the effective standard deviation, it is the best that is linear in y, whatever the noise looks like."""
     draw = Shifted(rf.Task(4, 12, "fixed:2"), spec).draw(BATCH, seed=0)
     scale = 2.0 if spec == "scale:2" else 1.0
-    own = half_square(draw.reference, draw.weights, draw.variances)
+    own = half_square(draw.oracle, draw.weights, draw.variances)
     for factor in (0.5, 2.0):
         other = draw.context.ridge(factor * (draw.sigma / scale) ** 2)
         worse = half_square(other, draw.weights, draw.variances) - own
@@ -211,7 +211,7 @@ def test_loss_is_the_mean_over_queries_like_the_features() -> None:
 
 
 def test_only_heavy_tails_and_outliers_are_not_gaussian() -> None:
-    others = {name for name, kind in SCENARIOS.items() if not kind.gaussian}
+    others = {name for name, kind in SHIFTS.items() if not kind.gaussian}
     assert others == {"student", "outliers"}
     assert not Shifted(TASK, "kappa:2+student:5").gaussian
 
@@ -220,7 +220,7 @@ def test_only_heavy_tails_and_outliers_are_not_gaussian() -> None:
 
 
 def test_every_scenario_reads_its_own_example() -> None:
-    for name, kind in SCENARIOS.items():
+    for name, kind in SHIFTS.items():
         (found,) = parse_shift(kind.form)
         assert type(found) is kind
         assert kind.form.startswith(f"{name}:")

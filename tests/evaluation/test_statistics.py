@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ridgeformer.core.notation import Array
-from ridgeformer.evaluation import Evaluation, statistics
+from ridgeformer.evaluation import Comparison, Difference, Evaluation, statistics
 from ridgeformer.evaluation.statistics import TAIL_DOMINATED, Moments, Tail, Tally
 
 # Sums of 10 000 float64 numbers: a few hundred roundings at most, pairwise.
@@ -135,3 +135,34 @@ def test_pareto_tails_are_called_dominating_when_the_mean_hardly_exists(index: f
 def test_no_loss_at_all_has_no_tail() -> None:
     found = Evaluation.of(np.zeros(1000), np.ones(1000))
     assert (found.adjusted_loss, found.standard_error, found.top_share) == (0.0, 0.0, 0.01)
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+EXTREMES = [0.0, 1e-300, 1.23456789e-5, 0.123456789, 123456.789, 1.2345e300, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("value", EXTREMES)
+def test_repr_of_an_evaluation_is_a_few_short_lines(value: float) -> None:
+    found = Evaluation(value, value, value, value, value, 10**9, 10**9, value, value, 0.9)
+    lines = repr(found).splitlines()
+    assert lines[0] == "Evaluation on 1,000,000,000 sequences"
+    assert len(lines) <= 4
+    assert max(map(len, lines)) <= 100
+    assert "Diverged: 1,000,000,000 sequences" in lines[-1]
+    assert "Tail-dominated" in repr(dataclasses.replace(found, diverged=0))
+
+
+@pytest.mark.parametrize("value", EXTREMES)
+def test_repr_of_a_comparison_is_a_line_for_each_predictor(value: float) -> None:
+    names = ["model", "Bayes limit", "IterativeAdaRR"]
+    cells = {name: Evaluation(value, value, value, value, value, 10**9, 0, top_share=0.9) for name in names}
+    cells["model"] = Evaluation(0.05, 0.001, 0.04, 0.1, 0.2, 10**9, 0)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    for differences in ((), tuple(Difference(a, b, value, value) for a, b in pairs)):
+        title, *lines = repr(Comparison(cells, differences)).splitlines()
+        assert title.startswith("Comparison of 3 predictors on 1,000,000,000 sequences")
+        assert [line[2:16].strip() for line in lines] == names
+        assert max(map(len, [title, *lines])) <= 100
+        assert ["tail-dominated" in line for line in lines] == [False, True, True]
+        assert ("against" in "".join(lines)) == bool(differences)

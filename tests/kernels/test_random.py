@@ -138,7 +138,7 @@ def _words_as_units(out: Any, slot: int, first_context: Any, step: int, key: Any
 @pytest.mark.parametrize("slot", [0, 1, 2**16, 2**32 - 1])
 @pytest.mark.parametrize("step", [0, 1, 2**32 - 1, 2**32, 2**63 - 1])
 def test_philox_gives_the_words_of_numpy(slot: int, step: int) -> None:
-    """In float64 (word + ½) / 2³² is exact, so the words can be read off it; known answers are in tests/core/test_random.py."""
+    """In float64 (word + ½) / 2³² is exact, so the words can be read off it; tests/core has known answers."""
     out = room(4, np.float64)
     for first in (0, 12345, 2**32 - 4):
         _words_as_units(out, slot, np.uint32(first), step, KEY)

@@ -24,8 +24,9 @@ from ridgeformer.reproduction.paper import sampled_losses
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[BaselineCell]:
+    folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RIDGEFORMER_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(tuning, "cache_root", lambda: folder)
         patch.setattr(tuning, "_CONTEXTS", 8000)
         patch.setattr(tuning, "_known", {})
         return [cell for noise in PRIORS for cell in baseline_cells(noise, 12_000, seed=1)]

@@ -15,7 +15,6 @@ from ridgeformer.reproduction.cells import (
     BEYOND_SIZES,
     LAYERS,
     PRIORS,
-    SEEDS,
     Cell,
     beyond_cells,
     grid_cells,
@@ -138,18 +137,6 @@ def test_cells_beyond_the_paper_can_be_selected() -> None:
 )
 def test_selection_brings_its_parents_along(chosen: dict[str, list[object]], names: list[str]) -> None:
     assert [cell.name for cell in grid_cells(**chosen)] == names  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("kinds", [[kind] for kind in KINDS])
-@pytest.mark.parametrize("columns", [[noise] for noise in PRIORS])
-def test_any_selection_is_part_of_the_grid_and_closed_under_parents(kinds: list[str], columns: list[str]) -> None:
-    whole = set(grid_cells())
-    for layers in (None, [1], [4, 7]):
-        cells = grid_cells(kinds, layers, columns, SEEDS[:1])
-        assert set(cells) <= whole
-        assert {cell.parent for cell in cells} - {None} <= set(cells)
-        wanted = {Cell(kinds[0], depth, columns[0]) for depth in layers or LAYERS}
-        assert wanted <= set(cells)
 
 
 def test_order_and_repetition_of_a_selection_do_not_matter() -> None:

@@ -28,6 +28,8 @@ from ridgeformer.zoo import zoo_names
 from support import one_sentence
 
 CELLS = grid_cells(["gdpp"], [1, 2], ["uniform:5", "uniform:0"], [0], sequences=2000)
+Whole = tuple[Path, list[str]]
+"""A folder of runs, and the events of training them."""
 FINAL = ("config.json", "history.jsonl", "model.safetensors", "result.json")
 MAIN = """
 import json, sys
@@ -92,7 +94,7 @@ def no_event(event: GridEvent) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """A grid that nothing interrupted, and its events."""
     folder, events = tmp_path_factory.mktemp("grid") / "runs", []
     assert train_grid(CELLS, folder, lambda event: events.append(f"{event.what} {event.cell.name}"), workers=2) == []
@@ -107,7 +109,7 @@ def copy(whole: Path, into: Path, names: list[str]) -> Path:
     return into
 
 
-def test_grid_trains_every_cell_parents_first_and_leaves_no_process(whole: tuple[Path, list[str]]) -> None:
+def test_grid_trains_every_cell_parents_first_and_leaves_no_process(whole: Whole) -> None:
     folder, events = whole
     for cell in CELLS:
         assert f"finished {cell.name}" in events
@@ -121,9 +123,7 @@ def test_grid_trains_every_cell_parents_first_and_leaves_no_process(whole: tuple
     assert workers_of(os.getpid()) == set()
 
 
-def test_grid_gives_what_training_each_cell_in_this_process_gives(
-    whole: tuple[Path, list[str]], tmp_path: Path
-) -> None:
+def test_grid_gives_what_training_each_cell_in_this_process_gives(whole: Whole, tmp_path: Path) -> None:
     for cell in CELLS[:2]:
         given = rf.load(tmp_path / cell.parent.name / "model.safetensors") if cell.parent else None
         rf.train(cell.config, out=tmp_path / cell.name, given=given)
@@ -131,9 +131,7 @@ def test_grid_gives_what_training_each_cell_in_this_process_gives(
             assert (tmp_path / cell.name / name).read_bytes() == (whole[0] / cell.name / name).read_bytes()
 
 
-def test_finished_cells_are_kept_and_nothing_is_written(
-    whole: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_cells_are_kept_and_nothing_is_written(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _ = whole
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     monkeypatch.setattr(grid, "_crew", lambda *arguments: pytest.fail("no process is needed"))
@@ -143,9 +141,7 @@ def test_finished_cells_are_kept_and_nothing_is_written(
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
 
 
-def test_only_what_is_missing_is_trained_and_what_is_there_keeps_its_stamps(
-    whole: tuple[Path, list[str]], tmp_path: Path
-) -> None:
+def test_only_what_is_missing_is_trained_and_what_is_there_keeps_its_stamps(whole: Whole, tmp_path: Path) -> None:
     kept, folder = CELLS[0], tmp_path / "runs"
     copy(whole[0], folder, [kept.name])
     stamps = {path: path.stat().st_mtime_ns for path in (folder / kept.name).rglob("*")}
@@ -159,9 +155,7 @@ def test_only_what_is_missing_is_trained_and_what_is_there_keeps_its_stamps(
     assert (folder / CELLS[1].name / "model.safetensors").read_bytes() == expected
 
 
-def test_finished_result_of_another_config_or_of_an_unfinished_run_is_none(
-    whole: tuple[Path, list[str]], tmp_path: Path
-) -> None:
+def test_finished_result_of_another_config_or_of_an_unfinished_run_is_none(whole: Whole, tmp_path: Path) -> None:
     cell = CELLS[0]
     folder = copy(whole[0], tmp_path, [cell.name])
     assert finished_result(cell, folder) == json.loads((folder / cell.name / "result.json").read_text())
@@ -171,7 +165,7 @@ def test_finished_result_of_another_config_or_of_an_unfinished_run_is_none(
     assert finished_result(CELLS[1], folder) is None
 
 
-def test_diverged_run_is_not_kept_as_finished(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_diverged_run_is_not_kept_as_finished(whole: Whole, tmp_path: Path) -> None:
     cell = CELLS[0]
     folder = copy(whole[0], tmp_path, [cell.name])
     (folder / cell.name / "result.json").write_text('{"status": "diverged", "steps": 1, "skipped": 1, "rewinds": 9}')
@@ -190,7 +184,7 @@ MOMENTS: dict[str, Callable[[Path, int], object]] = {
 
 
 def test_grid_killed_at_several_moments_leaves_no_process_and_no_part_and_ends_the_same(
-    whole: tuple[Path, list[str]], tmp_path: Path
+    whole: Whole, tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs"
     for name, reached in MOMENTS.items():
@@ -240,7 +234,7 @@ def failures_of(cells: tuple[Cell, ...], folder: Path) -> tuple[list[str], dict[
     return [cell.name for cell in train_grid(cells, folder, on_event, workers=2)], messages
 
 
-def test_cell_without_a_folder_fails_and_its_children_with_it(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_cell_without_a_folder_fails_and_its_children_with_it(whole: Whole, tmp_path: Path) -> None:
     """A file stands where the run directory belongs, as good as a folder that cannot be written."""
     folder = copy(whole[0], tmp_path, ["gdpp-1-uniform-5"])
     (folder / "gdpp-1-uniform-0").write_text("in the way")
@@ -254,7 +248,7 @@ def test_cell_without_a_folder_fails_and_its_children_with_it(whole: tuple[Path,
     assert workers_of(os.getpid()) == set()
 
 
-def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: Whole, tmp_path: Path) -> None:
     folder = copy(whole[0], tmp_path, ["gdpp-1-uniform-5"])
     damaged = folder / "gdpp-1-uniform-5" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-7])
@@ -278,7 +272,7 @@ def test_worker_that_dies_is_reported_and_the_others_go(tmp_path: Path) -> None:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def test_times_of_finished_cells_are_noted_a_line_for_each(whole: tuple[Path, list[str]]) -> None:
+def test_times_of_finished_cells_are_noted_a_line_for_each(whole: Whole) -> None:
     rows = [json.loads(line) for line in (whole[0] / "grid.jsonl").read_text().splitlines()]
     assert sorted(row["cell"] for row in rows) == sorted(cell.name for cell in CELLS)
     assert all(row["started"] < row["finished"] and row["busy"] > 0 for row in rows)
@@ -292,7 +286,7 @@ def test_times_in_a_folder_that_cannot_be_written_are_one_sentence(tmp_path: Pat
 # --- the zoo ----------------------------------------------------------------------------------------------------------
 
 
-def test_zoo_is_built_of_finished_runs_byte_for_byte(whole: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_zoo_is_built_of_finished_runs_byte_for_byte(whole: Whole, tmp_path: Path) -> None:
     sizes = build_zoo(whole[0], tmp_path)
     assert sorted(sizes) == sorted(cell.name for cell in CELLS)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.safetensors" for name in sizes)
@@ -303,12 +297,12 @@ def test_zoo_is_built_of_finished_runs_byte_for_byte(whole: tuple[Path, list[str
 
 
 def test_zoo_that_is_built_into_the_package_shows_at_once(
-    whole: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert zoo_names()  # remembered from here on
     monkeypatch.setattr(grid, "zoo_folder", lambda: tmp_path)
     monkeypatch.setattr("ridgeformer.zoo.zoo_folder", lambda: tmp_path)
     try:
-        assert zoo_names() != ()
         build_zoo(whole[0])
         assert zoo_names() == tuple(sorted(cell.name for cell in CELLS))
     finally:
@@ -316,9 +310,7 @@ def test_zoo_that_is_built_into_the_package_shows_at_once(
 
 
 @pytest.mark.parametrize("length", [0, 7, 100, -1])
-def test_zoo_refuses_a_model_that_is_cut_off_and_writes_nothing(
-    whole: tuple[Path, list[str]], tmp_path: Path, length: int
-) -> None:
+def test_zoo_refuses_a_model_that_is_cut_off_and_writes_nothing(whole: Whole, tmp_path: Path, length: int) -> None:
     runs = copy(whole[0], tmp_path / "runs", [CELLS[0].name, CELLS[1].name])
     bad = runs / CELLS[1].name / "model.safetensors"
     bad.write_bytes(bad.read_bytes()[:length])
@@ -331,7 +323,7 @@ def test_zoo_refuses_a_model_that_is_cut_off_and_writes_nothing(
 
 @pytest.mark.parametrize("result", [None, '{"status": "diverged"}'])
 def test_zoo_leaves_out_runs_without_a_result_and_diverged_ones(
-    whole: tuple[Path, list[str]], tmp_path: Path, result: str | None
+    whole: Whole, tmp_path: Path, result: str | None
 ) -> None:
     """A run killed between its last two files has a model but no result; one that diverged has both."""
     runs = copy(whole[0], tmp_path / "runs", [CELLS[0].name, CELLS[1].name])
@@ -340,11 +332,9 @@ def test_zoo_leaves_out_runs_without_a_result_and_diverged_ones(
     assert list(build_zoo(runs, tmp_path)) == [CELLS[0].name]
 
 
-@pytest.mark.parametrize(
-    ("runs", "into", "hint"), [("empty", ".", "no finished runs"), ("", "nowhere", "Cannot write")]
-)
+@pytest.mark.parametrize(("runs", "into", "hint"), [("none", ".", "no finished runs"), ("", "none", "Cannot write")])
 def test_zoo_of_nothing_or_into_nowhere_is_one_sentence(
-    whole: tuple[Path, list[str]], tmp_path: Path, runs: str, into: str, hint: str
+    whole: Whole, tmp_path: Path, runs: str, into: str, hint: str
 ) -> None:
     with pytest.raises(InputError, match=hint) as caught:
         build_zoo(tmp_path / runs if runs else whole[0], tmp_path / into)

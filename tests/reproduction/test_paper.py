@@ -44,16 +44,3 @@ def test_printed_half_unit_of_every_cell_is_half_of_its_last_digit() -> None:
         expected = float(f"5e{int(exponent or 0) - decimals - 1}")
         layers = int(row["layers"]) if row["layers"] else None
         assert printed_half_unit(row["method"], layers, row["noise"]) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("cell", "half"),
-    [
-        (("gdpp", 1, "uniform:0"), 5e-4),  # 1.768
-        (("gdpp", 4, "uniform:0"), 5e-8),  # 9.91e-05
-        (("full", 7, "uniform:0"), 5e-15),  # 2.50e-12: the last zero is a digit too
-        (("adarr", None, "uniform:0"), 5e-4),  # 0
-    ],
-)
-def test_printed_half_unit_of_single_cells(cell: tuple[str, int | None, str], half: float) -> None:
-    assert printed_half_unit(*cell) == pytest.approx(half, rel=1e-12)

@@ -135,13 +135,6 @@ def test_best_of_a_column_leaves_out_the_bayes_limit(table: Table1) -> None:
     assert table.best("categorical:1+3").method == "full"
 
 
-def test_entry_that_was_not_measured_is_none(table: Table1) -> None:
-    assert table.entry("diag", 1, "uniform:5") is None
-    found = table.entry("bayes", None, "uniform:5")
-    assert found is not None
-    assert found.adjusted_loss == 0.04
-
-
 def test_csv_has_a_line_for_each_entry_with_all_its_digits(table: Table1) -> None:
     rows = list(csv.DictReader(io.StringIO(table.as_csv())))
     assert len(rows) == len(table.entries)

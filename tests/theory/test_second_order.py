@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,19 +187,13 @@ def test_iteration_counts_list_every_pair_and_gdpp_needs_least() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "kappa", "epsilon", "largest"),
+    "wrong",
     [
-        (0, 2.0, 0.1, 1.0),
-        (3, 0.5, 0.1, 1.0),
-        (3, math.inf, 0.1, 1.0),
-        (3, math.nan, 0.1, 1.0),
-        (3, 2.0, 0.0, 1.0),
-        (3, 2.0, 1.0, 1.0),
-        (3, 2.0, 0.1, 0.0),
-        (3, 2.0, 0.1, -1.0),
+        {"dim": 0}, {"kappa": 0.5}, {"kappa": math.inf}, {"kappa": math.nan}, {"epsilon": 0.0}, {"epsilon": 1.0},
+        {"largest": 0.0}, {"largest": -1.0},
     ],
-)
-def test_network_of_impossible_numbers_is_refused(dim: int, kappa: float, epsilon: float, largest: float) -> None:
+)  # fmt: skip
+def test_network_of_impossible_numbers_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(rf.InputError) as caught:
-        second_order_network(dim, kappa, epsilon, largest)
+        second_order_network(**{"dim": 3, "kappa": 2.0, "epsilon": 0.1, "largest": 1.0, **wrong})
     one_sentence(caught.value)

@@ -11,6 +11,7 @@ import pytest
 import write_docs
 from write_docs import main, replace_block
 
+from ridgeformer.bench import BenchConfig, BenchReport, Row, Target
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.reproduction.baseline_check import BaselineCell, BaselineReport, Limit
@@ -134,3 +135,26 @@ def test_file_that_is_no_record_is_one_sentence_with_exit_code_2(
     (tmp_path / "b.json").write_text('{"record": "trials"}')
     assert main(["evaluation", str(tmp_path / "b.json")]) == 2
     assert capsys.readouterr().err == f"write_docs: {tmp_path / 'b.json'}: this is not a record of baselines.\n"
+
+
+def test_page_of_performance_has_a_well_formed_table_per_section(tmp_path: Path) -> None:
+    rows = (
+        Row("step", "JAX, tokens", 46.53, target=Target(10, aim=20), seconds=0.0845, note="a | b"),
+        Row("growth", "d = 5", 1.0, group="features", seconds=0.0003),
+        Row("growth", "d = 10", 2.7, group="features", seconds=0.0009),
+    )
+    report = BenchReport(BenchConfig(quick=True, only=("step", "growth")), {"cpu": "Some CPU"}, rows, seconds=12.3)
+    file, page = tmp_path / "bench.json", tmp_path / "page.md"
+    file.write_text(json.dumps(report.as_json()), encoding="utf-8")
+    assert BenchReport.from_json(json.loads(file.read_text(encoding="utf-8"))) == report
+    assert main(["performance", str(file), "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "quick run" in text
+    assert "1 of 1 targets met in 12 s." in text
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert [len(table) for table in tables] == [3, 4]
+    for table in tables:
+        assert len({line.replace("\\|", "").count("|") for line in table}) == 1
+    file.write_text("{}")
+    assert main(["performance", str(file), "--page", str(page)]) == 2
+    assert page.read_text(encoding="utf-8") == text

@@ -91,7 +91,7 @@ def test_adjusted_loss_of_a_gdpp_model_is_its_distance_from_ridge_plus_the_loss_
 
 @lru_cache(maxsize=32)
 def fit(dim: int, n: int, noise: str, layers: int) -> rf.LinearTransformer:
-    return fit_spectrum(rf.Task(dim, n, noise), layers, seed=0)
+    return fit_spectrum(rf.Task(dim, n, noise), layers, seed=0, starts=2)  # as good here as with six, and sooner
 
 
 def trained_by_adam(layers: int, task: rf.Task) -> rf.LinearTransformer:

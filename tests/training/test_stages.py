@@ -146,13 +146,7 @@ def test_result_of_a_run_that_stops_within_the_smaller_kind_is_of_the_larger_one
 
 @pytest.mark.parametrize(
     ("tolerance", "scores", "kept"),
-    [
-        (0.0, [2.0, 1.0], 1),
-        (0.0, [1.0, 1.0], 1),
-        (0.0, [1.0, 1.01], 0),
-        (0.1, [1.0, 1.09], 1),
-        (0.1, [1.0, 1.11], 0),
-    ],
+    [(0.0, [2.0, 1.0], 1), (0.0, [1.0, 1.0], 1), (0.0, [1.0, 1.01], 0), (0.1, [1.0, 1.09], 1), (0.1, [1.0, 1.11], 0)],
 )
 def test_result_of_a_stage_is_kept_when_it_is_no_worse_than_its_tolerance_allows(
     tolerance: float, scores: list[float], kept: int, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +169,8 @@ def test_stage_starts_where_it_says() -> None:
     fresh = [run.fresh("full", number, 0.02).flatten() for number in (0, 1)]
     np.testing.assert_array_equal(trail[0].vector, fresh[1])  # the state after a stage holds the start of the next
     assert not np.array_equal(fresh[0], fresh[1])
+    other = short_run(replace(ADAM, seed=1), run.stages).fresh("full", 0, 0.02)
+    assert not np.array_equal(run.fresh("full", 1000, 0.02).flatten(), other.flatten())  # not seed · 1000 + number
     assert trail[1].step == 0
     np.testing.assert_array_equal(trail[2].vector, trail[2].best_vector)
     assert not np.array_equal(trail[1].vector, trail[0].vector)

@@ -117,18 +117,6 @@ def test_run_cut_once_at_or_beside_the_end_of_any_stage_equals_an_uninterrupted_
             assert fingerprint(tmp_path / str(number)) == whole.files
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_run_cut_at_several_random_places_equals_an_uninterrupted_one(
-    tmp_path: Path, name: str, whole_runs: dict[str, Whole]
-) -> None:
-    whole = whole_runs[name]
-    rng = np.random.default_rng(len(name))
-    for number in range(4):
-        cuts = sorted(rng.choice(whole.totals, size=3, replace=False).tolist())
-        cut_run(whole.config, tmp_path / str(number), cuts)
-        assert fingerprint(tmp_path / str(number)) == whole.files
-
-
 def test_run_of_one_spectral_stage_resumes_before_and_after_it(tmp_path: Path) -> None:
     """All of a GD++ run is one step; before it there is no checkpoint, after it only the measurement is left."""
     train_short(GDPP, tmp_path / "whole")
@@ -174,21 +162,16 @@ def forget(name: str) -> Callable[[TrainState], TrainState]:
     return lambda state: replace(state, **{name: getattr(TrainState.start(np.zeros_like(state.vector)), name)})
 
 
-@pytest.mark.parametrize("lost", ["adam", "memory", "total", "vector", "step"])
+# 35: within the main stage, after its first pool of hard contexts; 12: within the second start, worse than the first.
+@pytest.mark.parametrize(
+    ("lost", "cut"),
+    [*((name, 35) for name in ("adam", "memory", "total", "vector", "step")), ("best_vector", 12), ("best_score", 12)],
+)
 def test_resume_without_part_of_the_state_is_not_the_same_run(
-    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lost: str, cut: int, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgetting(monkeypatch, forget(lost))
-    cut_run(ADAM, tmp_path / "run", [35])  # within the main stage, after its first pool of hard contexts
-    assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
-
-
-@pytest.mark.parametrize("lost", ["best_vector", "best_score"])
-def test_resume_without_what_is_known_of_the_best_stage_is_not_the_same_run(
-    tmp_path: Path, lost: str, whole_runs: dict[str, Whole], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgetting(monkeypatch, forget(lost))
-    cut_run(ADAM, tmp_path / "run", [12])  # within the second start, which is worse than the first
+    cut_run(ADAM, tmp_path / "run", [cut])
     assert fingerprint(tmp_path / "run")["model.safetensors"] != whole_runs["Adam"].files["model.safetensors"]
 
 

@@ -4,9 +4,8 @@
 |---|---|---|
 | which four ω a layer is it? | `omega_of`, `diagonal_fit` | diag, gdpp |
 | what do P and Q look like, however they are written? | `canonical_heads` | all |
-| which filter of Σ is it? | `gdpp_filter`, `explain_model` | gdpp |
-| which noise does it act on? | `implied_penalty`, `explain_model` | – |
-| how long are its steps, how much is momentum? | `step_sizes`, `momentum_terms` | diag, gdpp |
+| which filter of Σ is it, which noise does it act on? | `filters` | gdpp |
+| how long are its steps, how much is momentum? | `layer_steps` | diag, gdpp |
 | what is each ω for? | `ablations`, `switched_off` | all |
 | what is the algorithm, as code? | `algorithm` | diag, gdpp |
 | how few constants does it need? | `simplest` | – |
@@ -21,8 +20,6 @@ from ridgeformer.analysis.algorithm import Algorithm, algorithm
 from ridgeformer.analysis.diagonal import DiagonalFit, canonical_heads, diagonal_fit, model_from_omega, omega_of
 from ridgeformer.analysis.explanation import Explanation, explain_model
 from ridgeformer.analysis.few_constants import Simplest, simplest
-from ridgeformer.analysis.filters import gdpp_filter, implied_penalty
-from ridgeformer.analysis.layer_steps import momentum_terms, step_sizes
 from ridgeformer.analysis.noise_bands import Sample
 from ridgeformer.analysis.refit import Tuner
 
@@ -39,13 +36,9 @@ __all__ = [
     "canonical_heads",
     "diagonal_fit",
     "explain_model",
-    "gdpp_filter",
-    "implied_penalty",
     "mark",
     "model_from_omega",
-    "momentum_terms",
     "omega_of",
     "simplest",
-    "step_sizes",
     "switched_off",
 ]

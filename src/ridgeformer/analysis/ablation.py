@@ -34,14 +34,12 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError, instance, one_of
 from ridgeformer.theory.numerics import is_diagonal
 
-OnDone = Callable[[int, int], None] | None
-"""Called with the number of ablations done and their total."""
 _ITERATIONS = 100  # of each refit of ω; `Tuner.fit_entries` has its own number
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A model with some blocks switched off, in one layer or in all."""
+    """A model with some blocks switched off, in one layer or in all; `ablations` makes it."""
 
     blocks: tuple[str, ...]
     """Of "xx", "xy", "yx", "yy"; none for the control."""
@@ -94,23 +92,23 @@ def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
 
 def _dense_without(model: LinearTransformer, off: Array) -> tuple[LinearTransformer, Array]:
     """(a full model of twice the heads without these blocks, which of its entries (size,) can change a prediction)."""
-    P, Q = acting_matrices(model)
-    acts = ~(off | inert(model.layers))
-    parts: dict[str, list[Array]] = {"P": [], "Q": []}
-    for target, rows in enumerate((slice(None, -1), slice(-1, None))):  # what is written: x, then y
-        acting_P, acting_Q = np.zeros(P.shape, bool), np.zeros(Q.shape, bool)
-        for place, columns in ((2 * target, slice(None, -1)), (2 * target + 1, slice(-1, None))):
-            acting_P[acts[:, place], :, rows] = True
-            acting_Q[acts[:, place], ..., columns] = True
-        parts["P"].append(acting_P)
-        parts["Q"].append(acting_Q)
-    free = {name: np.concatenate(masks, axis=1) for name, masks in parts.items()}
-    matrices = {name: np.where(free[name], np.tile(m, (1, 2, 1, 1)), 0.0) for name, m in (("P", P), ("Q", Q))}
-    return LinearTransformer("full", model.dim, matrices), np.concatenate([free["P"].ravel(), free["Q"].ravel()])
+    acts = ~(off | inert(model.layers)).reshape(-1, 2, 2)  # (layer, block that is written, block that is read)
+    block = np.r_[np.zeros(model.dim, int), 1]  # of every coordinate: x, or y at the end
+    writes = acts[..., 0] | acts[..., 1]
+    rows = writes[..., None] & (block == np.arange(2)[:, None])  # of P that act, (layers, 2, p); then columns of Q
+    masks = rows[..., None], acts[..., block][:, :, None]
+    doubled = [np.tile(matrix, (1, 2, 1, 1)) for matrix in acting_matrices(model)]  # heads that write x, that write y
+    free = [np.broadcast_to(np.repeat(mask, model.heads, axis=1), doubled[0].shape) for mask in masks]
+    matrices = {name: np.where(mask, matrix, 0.0) for name, mask, matrix in zip("PQ", free, doubled, strict=True)}
+    return LinearTransformer("full", model.dim, matrices), np.concatenate([mask.ravel() for mask in free])
 
 
 def mark(layers: int, blocks: Sequence[str], layer: int | None) -> Array:
-    """(layers, 4) of bool: these blocks, in one layer (counted from 1) or in all."""
+    """(layers, 4) of bool for `switched_off`: these blocks, in one layer (counted from 1) or in all.
+
+    >>> mark(2, ["xx", "xy"], layer=1).sum(axis=1).tolist()
+    [2, 0]
+    """
     off = np.zeros((layers, 4), bool)
     rows = slice(None) if layer is None else layer - 1
     for block in blocks:
@@ -122,7 +120,7 @@ def ablations(
     model: LinearTransformer,
     sample: Sample,
     tuner: Tuner | None = None,
-    on_done: OnDone = None,
+    on_done: Callable[[int, int], None] | None = None,
     each_layer: bool = True,
 ) -> tuple[Ablation, ...]:
     """Losses with nothing switched off, with each block in all layers, both that read a token's y, each of each layer.

@@ -181,7 +181,7 @@ class Remainder:
 
 @dataclass(frozen=True)
 class DiagonalFit:
-    """The nearest diagonal model."""
+    """The nearest diagonal model; `diagonal_fit` makes it."""
 
     omega: Array
     """(layers, 4)."""

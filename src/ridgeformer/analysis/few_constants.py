@@ -49,8 +49,8 @@ class ConstantForm:
     name: str
     statement: str
     """What is chosen, in one sentence."""
-    build: Callable[[Array, int], Array]
-    """(constants, layers) ↦ (layers, 4), in the units above."""
+    build: Callable[..., Array]
+    """(layers, constants one by one) ↦ (layers, 4), in the units above."""
     start: Mapping[str, float]
     """Names of what is fitted, and where fits start from: values near those of four layers on σ ~ U(0, 5)."""
     round_numbers: int = 0
@@ -62,7 +62,7 @@ class ConstantForm:
         """(layers, 4) for contexts of ``task``."""
         n, d = task.examples, task.dim
         units = np.array([1 / n, 1 / (n * d), 1 / n, 1 / (n * d)])
-        return self.build(np.asarray(constants, np.float64), whole_number("layers", layers, 3)) * units
+        return self.build(whole_number("layers", layers, 3), *np.asarray(constants, np.float64)) * units
 
     def fit(
         self, start: Constants, layers: int, task: Task, tuner: Tuner, factors: Sequence[Array | float], iterations: int
@@ -85,75 +85,36 @@ def geometric(
     return omega
 
 
-# From many constants to few: each form fills in what the one before it leaves free.
+def tied(
+    layers: int,
+    a: float,
+    e: float,
+    r: float,
+    xy: float | None = None,
+    yx: float | None = None,
+    last_yx: float | None = None,
+    last_yy: float | None = None,
+    pattern: bool = True,
+) -> Array:
+    """Sequences of one ratio r: of size e for ω_yy and of size a for all others, unless they have sizes of their own.
+
+    The last layer is the next but one of its sequences, with the sign of ω_yy turned, unless it has numbers of its own.
+    """
+    sizes = a, a if xy is None else xy, a if yx is None else yx, e
+    top = abs(r) ** layers
+    last = a * top if last_yx is None else last_yx, e * top if last_yy is None else last_yy
+    return geometric(layers, sizes, [r] * 4, last, pattern)
 
 
-def _ten(c: Constants, layers: int) -> Array:
-    return geometric(layers, c[:4], c[4:8], (c[8], c[9]))
-
-
-def _seven(c: Constants, layers: int) -> Array:
-    *sizes, r, last_yx, last_yy = c
-    return _ten((*sizes, r, r, r, r, last_yx, last_yy), layers)
-
-
-def _six(c: Constants, layers: int) -> Array:
-    a, b, e, r, last_yx, last_yy = c
-    return _seven((a, b, a, e, r, last_yx, last_yy), layers)
-
-
-def _five(c: Constants, layers: int) -> Array:
-    a, b, e, r, last_yx = c
-    return _six((a, b, e, r, last_yx, e * abs(r) ** layers), layers)
-
-
-def _four(c: Constants, layers: int) -> Array:
-    a, e, r, last_yx = c
-    return _five((a, a, e, r, last_yx), layers)
-
-
-def _three(c: Constants, layers: int) -> Array:
-    a, e, r = c
-    return _four((a, e, r, a * abs(r) ** layers), layers)
-
-
-def _fifth(c: Constants, layers: int) -> Array:
-    a, r = c
-    return _three((a, a / 5, r), layers)
-
-
-def _round(c: Constants, layers: int) -> Array:
-    return _fifth((1 / 4, c[0]), layers)
-
-
-# The controls, each with one choice undone.
-
-
-def _seven_everywhere(c: Constants, layers: int) -> Array:
-    return geometric(layers, c[:4], [c[4]] * 4, (c[5], c[6]), pattern=False)
-
-
-def _three_without_leap(c: Constants, layers: int) -> Array:
-    a, e, r = c
+def _without_leap(layers: int, a: float, e: float, r: float) -> Array:
     last = abs(r) ** (layers - 1)
-    return _six((a, a, e, r, a * last, e * last), layers)
+    return tied(layers, a, e, r, last_yx=a * last, last_yy=e * last)
 
 
-def _three_without_turn(c: Constants, layers: int) -> Array:
-    a, e, r = c
-    last = abs(r) ** layers
-    return _six((a, a, e, r, a * last, -e * last), layers)
-
-
-def _one_kernel(c: Constants, layers: int) -> Array:
+def _one_kernel(layers: int, a: float, r_x: float, b: float, r_y: float, kappa: float) -> Array:
     """Geometric p_x and p_y with one κ = q_y / q_x: x and y both move along <x_j, x_i> + κ y_j y_i / d."""
-    a, r_x, b, r_y, kappa = c
     last = b * abs(r_y) ** (layers - 1)
     return geometric(layers, (a, a * kappa, b, b * kappa), [r_x, r_x, r_y, r_y], (last, -last * kappa), pattern=False)
-
-
-def _tied(c: Constants, layers: int) -> Array:
-    return geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False)
 
 
 # fmt: off
@@ -161,48 +122,56 @@ FORMS = (
     ConstantForm(
         "four sequences",
         "Each ω is a geometric sequence over the layers but the last, with the pattern; the last has its own two.",
-        _ten, {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
-               "last yx": 9.8, "last yy": 2.6}),
+        lambda layers, *c: geometric(layers, c[:4], c[4:8], (c[8], c[9])),
+        {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
+         "last yx": 9.8, "last yy": 2.6}),
     ConstantForm(
         "one ratio", "All four sequences share one ratio.",
-        _seven, {"xx": 0.23, "xy": 0.27, "yx": 0.24, "yy": 0.06, "r": 2.37, "last yx": 9.5, "last yy": 2.1}),
+        lambda layers, xx, xy, yx, yy, r, last_yx, last_yy: tied(layers, xx, yy, r, xy, yx, last_yx, last_yy),
+        {"xx": 0.23, "xy": 0.27, "yx": 0.24, "yy": 0.06, "r": 2.37, "last yx": 9.5, "last yy": 2.1}),
     ConstantForm(
         "ω_xx = ω_yx", "Preconditioning and gradient step have the same size a r^l.",
-        _six, {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
+        lambda layers, a, xy, e, r, last_yx, last_yy: tied(layers, a, e, r, xy, a, last_yx, last_yy),
+        {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
     ConstantForm(
         "last ω_yy = −e r^L", "The last rescaling is the next but one of the sequence, with its sign turned.",
-        _five, {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
+        lambda layers, a, xy, e, r, last_yx: tied(layers, a, e, r, xy, a, last_yx),
+        {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
     ConstantForm(
         "ω_xy = ω_xx", "In units of 1/(n d), ω_xy has the size a r^l too.",
-        _four, {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
+        lambda layers, a, e, r, last_yx: tied(layers, a, e, r, last_yx=last_yx),
+        {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
     ConstantForm(
         "last ω_yx = a r^L", "The last gradient step is the next but one of its sequence as well.",
-        _three, {"a": 0.239, "e": 0.0525, "r": 2.475}),
+        tied, {"a": 0.239, "e": 0.0525, "r": 2.475}),
     ConstantForm(
         "e = a/5", "The same with the rescaling tied to the step by a round number.",
-        _fifth, {"a": 0.243, "r": 2.44}, round_numbers=1),
+        lambda layers, a, r: tied(layers, a, a / 5, r), {"a": 0.243, "r": 2.44}, round_numbers=1),
     ConstantForm(
         "a = 1/4, e = 1/20", "The same with two of the three constants set to round numbers.",
-        _round, {"r": 2.43}, round_numbers=2),
+        lambda layers, r: tied(layers, 1 / 4, 1 / 20, r), {"r": 2.43}, round_numbers=2),
     ConstantForm(
         "without the pattern", "As “one ratio”, with ω_xy in the first and ω_xx in the second layer.",
-        _seven_everywhere,
+        lambda layers, xx, xy, yx, yy, r, last_yx, last_yy: tied(layers, xx, yy, r, xy, yx, last_yx, last_yy, False),
         {"xx": 0.136, "xy": 0.063, "yx": 0.17, "yy": 0.006, "r": 3.9, "last yx": 6.3, "last yy": 0.4}, control=True),
     ConstantForm(
         "without the leap", "As “last ω_yx = a r^L”, with the exponent L − 1 in the last layer.",
-        _three_without_leap, {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
+        _without_leap, {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
     ConstantForm(
         "without the turn", "As “last ω_yx = a r^L”, with the sign of the last rescaling kept.",
-        _three_without_turn, {"a": 0.239, "e": 0.02, "r": 2.2}, control=True),
+        lambda layers, a, e, r: tied(layers, a, e, r, last_yy=-e * abs(r) ** layers),
+        {"a": 0.239, "e": 0.02, "r": 2.2}, control=True),
     ConstantForm(
         "one kernel", "One head whose q_y / q_x is the same in all layers, with geometric p_x and p_y.",
         _one_kernel, {"p_x": 0.1, "r_x": 4.0, "p_y": 0.3, "r_y": 2.6, "κ": 0.1}, control=True),
     ConstantForm(
         "one layer", "The same four ω in every layer.",
-        _tied, {"xx": 0.3, "xy": 0.1, "yx": 0.4, "yy": 0.02}, control=True),
+        lambda layers, *c: geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False),
+        {"xx": 0.3, "xy": 0.1, "yx": 0.4, "yy": 0.02}, control=True),
 )
 # fmt: on
-"""From many constants to few, each form a special case of the one before it; then the controls."""
+"""From many constants to few, each form a special case of the one before it; then the controls, each with one choice
+undone."""
 
 
 # --- the search -------------------------------------------------------------------------------------------------------
@@ -233,7 +202,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Simplest:
-    """All descriptions that were tried."""
+    """All descriptions that were tried; `simplest` makes it."""
 
     task: Task
     seed: int

@@ -109,21 +109,10 @@ class ImpliedNoise:
 
 
 def gdpp_filter(model: LinearTransformer, values: Array) -> Array:
-    """The filters f_l of a gdpp model: ŵ_l = f_l(Σ) α after layer l, exactly and for every context.
+    """f_l(s), (layers, …), of a gdpp model at eigenvalues s ≥ 0 of any shape: ŵ_l = f_l(Σ) α, exactly.
 
     Lemma 4.3 with ω_xy = ω_yy = 0, in the eigenbasis: M = m(Σ), α^l = m (1 − s f) α, Σ^l = m² s, so that
     f' = f − ω_yx m² (1 − s f) and m' = (1 + ω_xx m² s) m.
-
-    Parameters
-    ----------
-    model: a gdpp model of L layers.
-    values: eigenvalues s ≥ 0, of any shape.
-
-    Returns (L, …). Raises `InputError` for models of other kinds.
-
-    >>> import ridgeformer as rf
-    >>> gdpp_filter(rf.LinearTransformer.init("gdpp", layers=2, dim=3), np.linspace(1, 50, 7)).shape
-    (2, 7)
     """
     if instance("model", model, LinearTransformer).kind != "gdpp":
         raise InputError(
@@ -192,22 +181,11 @@ def _exact_difference(model: LinearTransformer, sample: Sample, weights: Array) 
 
 
 def implied_penalty(weights: Array, context: Context) -> Array:
-    """The penalty v ≥ 0 that minimises ‖ŵ − (Σ + v I)⁻¹ α‖², to about 1e-4 of itself.
+    """(batch,): v ≥ 0 that minimises ‖ŵ − (Σ + v I)⁻¹ α‖², to about 1e-4 of itself; NaN where ŵ is not finite.
 
-    Parameters
-    ----------
-    weights: ŵ (batch, d).
-    context: the batch of contexts they were predicted for.
-
-    Returns (batch,). 0 and infinity stand for least squares and zero weights, the ends of the range that is searched;
-    NaN where ŵ is not finite. Raises `InputError` for anything but a `Context`.
-
-    >>> import ridgeformer as rf
-    >>> context = rf.Task(3, 12).draw_contexts(2, seed=0).context
-    >>> implied_penalty(context.ridge(4.0), context).round(2).tolist()
-    [4.0, 4.0]
+    0 and infinity stand for least squares and zero weights: the ends of the range that is searched.
     """
-    values, vectors, cross = instance("context", context, Context).spectrum
+    values, vectors, cross = context.spectrum
     rotated = np.einsum("bij,bi->bj", vectors, weights)
     chunks = (slice(start, start + _CHUNK) for start in range(0, len(rotated), _CHUNK))
     penalties = [_penalty(rotated[rows], values[rows], cross[rows], context.examples) for rows in chunks]

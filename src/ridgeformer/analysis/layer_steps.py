@@ -8,10 +8,8 @@ import numpy as np
 
 from ridgeformer.analysis.noise_bands import Sample, median_of
 from ridgeformer.core.context import Context
-from ridgeformer.core.forward import check_model
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import instance
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.momentum import momentum_layers
 from ridgeformer.theory.numerics import times
@@ -58,22 +56,9 @@ class MomentumTerms:
 
 
 def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
-    """Steps, rescaling and what they act on, of every layer and band of noise.
-
-    Parameters
-    ----------
-    model: of any kind.
-    sample: contexts of its dimension.
-
-    Returns one record for each layer and band. Raises `InputError` if model and sample do not fit.
-
-    >>> import ridgeformer as rf
-    >>> steps = step_sizes(rf.LinearTransformer.init("diag", layers=3, dim=3), Sample.draw(rf.Task(3, 8), 100))
-    >>> len(steps), steps[0].alignment
-    (15, 1.0)
-    """
-    n, dim = instance("sample", sample, Sample).task.examples, sample.task.dim
-    model, context = check_model(model, dim).astype(np.float64), sample.context
+    """Steps, rescaling and what they act on, of every layer and band of noise; for models of any kind."""
+    model, context = model.astype(np.float64), sample.context
+    n, dim = sample.task.examples, sample.task.dim
     P, Q = model.attention_matrices()
     states = implicit_models(model, context)
     steps = []
@@ -91,20 +76,7 @@ def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]
 
 
 def momentum_terms(model: LinearTransformer, context: Context) -> tuple[MomentumTerms, ...]:
-    """How large the terms of Lemma 4.4 are in every layer.
-
-    Parameters
-    ----------
-    model: a diag or gdpp model.
-    context: a batch of contexts of its dimension.
-
-    Returns one record a layer. Raises `InputError` for full models, for which the lemma says nothing.
-
-    >>> import ridgeformer as rf
-    >>> context = rf.Task(3, 8).draw_contexts(50, seed=0).context
-    >>> momentum_terms(rf.LinearTransformer.init("diag", layers=2, dim=3), context)[0].momentum
-    0.0
-    """
+    """How large the terms of Lemma 4.4 are in every layer of a diag or gdpp model; others are refused."""
     layers = momentum_layers(model, context)
     states = implicit_models(model, context)
     terms = []

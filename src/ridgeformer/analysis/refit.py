@@ -21,6 +21,7 @@ from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
+from ridgeformer.core.validation import instance
 from ridgeformer.training.pool_stage import pool_function
 from ridgeformer.training.pools import Pool, stretched_pool
 from ridgeformer.training.quasi_newton import Function, QuasiNewton
@@ -40,11 +41,17 @@ _STAND_IN_ITERATIONS = 300  # of the fit of a stand-in: far from a minimum at th
 
 
 class Tuner:
-    """A pool of contexts of a task, to fit constants on."""
+    """A pool of contexts of a task, to fit constants on: what `ablations` refits models with.
+
+    >>> import ridgeformer as rf
+    >>> omega, loss = Tuner(rf.Task(3, 8), 256).fit_omega(np.zeros((1, 4)), ~inert(1), np.ones(4))
+    >>> omega.shape, bool(omega[0, 2] < 0)
+    ((1, 4), True)
+    """
 
     def __init__(self, task: Task, contexts: int | None = None, seed: int = 0, threads: int | None = None) -> None:
         """``contexts``: size of the pool, by default `CONTEXTS`, or as many as take as much memory."""
-        self.dim, self._examples = task.dim, task.examples
+        self.dim, self._examples = instance("task", task, Task).dim, task.examples
         self._pool: Pool = stretched_pool(task, contexts or _affordable(task.dim), _STRETCH, seed, 0)
         self._threads = threads
 

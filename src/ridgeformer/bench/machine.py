@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -63,27 +64,23 @@ def _others_seconds() -> float | None:
 
 
 def _cpu_model() -> str:
-    try:
+    with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or platform.machine()
 
 
 def _memory_gb() -> float | None:
-    try:
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not a POSIX system, or it does not say
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
-    except (AttributeError, ValueError, OSError):  # not a POSIX system, or it does not say
-        return None
+    return None
 
 
 def _version(package: str) -> str | None:
     """From the installed metadata, so that nothing is imported."""
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def run_python(code: str, environment: Mapping[str, str]) -> Any:

@@ -69,12 +69,9 @@ class BenchConfig:
 class Target:
     """What a number should be."""
 
-    bound: float
-    """The least, or with ``at_most`` the largest, value that meets the target."""
-    at_most: bool = False
-    """Whether small is good."""
-    aim: float | None = None
-    """What we would like to see beyond the bound, if anything."""
+    bound: float  # the least, or with at_most the largest, value that meets the target
+    at_most: bool = False  # whether small is good
+    aim: float | None = None  # what we would like to see beyond the bound, if anything
 
     def met_by(self, value: float) -> bool:
         """Whether ``value`` is on the right side of the bound."""
@@ -90,22 +87,14 @@ class Target:
 class Row:
     """One measured number."""
 
-    section: str
-    """Name of the section, a key of `SECTIONS`."""
-    what: str
-    """What was measured."""
-    value: float | None
-    """The number, in most sections a ratio of two times of the same run; None if it could not be measured."""
-    unit: str = "×"
-    """Unit of the value; "" for a pure number."""
+    section: str  # a key of SECTIONS
+    what: str  # was measured
+    value: float | None  # in most sections a ratio of two times of the same run; None if it could not be measured
+    unit: str = "×"  # "" for a pure number
     target: Target | None = None
-    """What the value should be, if anything was asked of it."""
-    group: str = ""
-    """Rows of one section that belong together, such as those of one list of sizes."""
-    seconds: float | None = None
-    """The time behind a ratio, for one call."""
-    note: str = ""
-    """Why there is no value, or what else one should know."""
+    group: str = ""  # rows of one section that belong together, such as those of one list of sizes
+    seconds: float | None = None  # the time behind a ratio, for one call
+    note: str = ""  # why there is no value, or what else one should know
 
     @property
     def met(self) -> bool | None:
@@ -130,13 +119,9 @@ class BenchReport:
     """All that a run of ``ridgeformer bench`` measured."""
 
     config: BenchConfig
-    """What was asked for."""
-    machine: dict[str, Any]
-    """See `ridgeformer.bench.machine`."""
-    rows: tuple[Row, ...] = ()
-    """In the order of the sections."""
-    seconds: float = 0.0
-    """How long the run took."""
+    machine: dict[str, Any]  # see `ridgeformer.bench.machine`
+    rows: tuple[Row, ...] = ()  # in the order of the sections
+    seconds: float = 0.0  # that the run took
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts."""

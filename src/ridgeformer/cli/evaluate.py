@@ -12,43 +12,17 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from ridgeformer import evaluation
 from ridgeformer._version import __version__
 from ridgeformer.baselines import BASELINES
-from ridgeformer.cli.terminal import (
-    ERRORS,
-    Count,
-    File,
-    Progress,
-    Spec,
-    argument,
-    check_files,
-    error_text,
-    number_text,
-    output_console,
-    print_table,
-    say,
-    write_json,
-)
+from ridgeformer.cli import terminal
 from ridgeformer.core.distributions import load_noise
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, shortened, whole_number
-from ridgeformer.evaluation import (
-    Comparison,
-    Evaluation,
-    Profile,
-    ShiftResult,
-    ShiftTable,
-    compare,
-    default_levels,
-    default_scenarios,
-    parse_shift,
-    shift_table,
-)
-from ridgeformer.evaluation import layerwise as evaluate_layers
-from ridgeformer.evaluation import profile as evaluate_profile
+from ridgeformer.evaluation import Evaluation, ShiftResult, ShiftTable
 from ridgeformer.evaluation.shift import SHIFTS, UNSHIFTED
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR, YARDSTICK
 from ridgeformer.reproduction.paper import printed_loss
@@ -66,17 +40,17 @@ _SHIFT_HELP = (
 
 
 def evaluate(
-    models: tyro.conf.Positional[Annotated[tuple[str, ...], argument("MODEL…")]] = (),
-    noise: Spec = None,
-    examples: Count = None,
+    models: tyro.conf.Positional[Annotated[tuple[str, ...], terminal.argument("MODEL…")]] = (),
+    noise: terminal.Spec = None,
+    examples: terminal.Count = None,
     sequences: int = 100_000,
     seed: int = 0,
     baselines: Annotated[bool, tyro.conf.arg(help=_BASELINES_HELP)] = False,
     profile: bool = False,
     layerwise: bool = False,
-    shift: Annotated[tuple[str, ...], argument("SPEC…", _SHIFT_HELP)] = (),
-    json: File = None,
-    csv: File = None,
+    shift: Annotated[tuple[str, ...], terminal.argument("SPEC…", _SHIFT_HELP)] = (),
+    json: terminal.File = None,
+    csv: terminal.File = None,
 ) -> int:
     """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
 
@@ -93,7 +67,7 @@ def evaluate(
     """
     whole_number("sequences", sequences, 1)
     check_seed(seed)
-    check_files(json, csv)
+    terminal.check_files(json, csv)
     loaded = _load(models)
     task = _task(loaded, noise, examples)
     shifts = _shifts(shift, task)
@@ -101,13 +75,32 @@ def evaluate(
         raise InputError("Name at least one model file, or ask for --baselines alone.")
     for label in (entry.label for entry in BASELINES.values() if baselines and entry.label in loaded):
         raise InputError(f"A model cannot be called {label}, which is the name of a baseline.")
-    with ERRORS.status("tuning baselines"):
+    with terminal.ERRORS.status("tuning baselines"):
         references = {entry.label: entry.make(task) for entry in BASELINES.values()} if baselines else {}
-    levels = default_levels(task.prior) if profile else ()
-    report = _measure(task, seed, sequences, loaded, references, levels, layerwise, shifts)
-    _print_report(report, output_console())
+    predictors: dict[str, Any] = {**loaded, **references}
+    levels = evaluation.default_levels(task.prior) if profile else ()
+    count, part = len(predictors), max(1, sequences // _PART)
+    at_levels, shifted = part * len(levels), part * len(shifts)
+    work = count * (sequences + at_levels) + sequences * len(loaded) * layerwise + (count + 1) * shifted
+    parts: dict[str, Any] = {}
+    with terminal.Progress(work) as progress:
+        on_chunk = progress.stage("fresh sequences", sequences, count)
+        comparison = evaluation.compare(predictors, task, sequences, seed, on_chunk)
+        if levels:
+            on_chunk = progress.stage("noise levels", at_levels, count)
+            parts["profile"] = evaluation.profile(predictors, task, levels, part, seed, on_chunk)
+        if layerwise:
+            parts["layers"] = {}
+            for name, model in loaded.items():
+                on_chunk = progress.stage(f"layers of {name}", sequences)
+                parts["layers"][name] = evaluation.layerwise(model, task, sequences, seed, on_chunk)
+        if shifts:
+            on_chunk = progress.stage("shifts", shifted, count + 1)  # AdaRR may join the predictors
+            parts["shifts"] = evaluation.shift_table(predictors, task, shifts, part, seed, on_chunk)
+    report = EvaluationReport(task, seed, loaded, references, comparison, **parts)
+    _print_report(report, terminal.output_console())
     if json is not None:
-        write_json(json, report.as_json())
+        terminal.write_json(json, report.as_json())
     if csv is not None:
         write_whole(csv, report.as_csv().encode())
     return 0
@@ -143,9 +136,9 @@ def _shifts(specs: Sequence[str], task: Task) -> tuple[str, ...]:
     """The specs, with ``default`` written out, checked before any work is done."""
     chosen: list[str] = []
     for spec in specs:
-        chosen += default_scenarios(task) if spec == _DEFAULT_SHIFTS else (spec,)
+        chosen += evaluation.default_scenarios(task) if spec == _DEFAULT_SHIFTS else (spec,)
     for spec in chosen:
-        parse_shift(spec)
+        evaluation.parse_shift(spec)
     return tuple(dict.fromkeys(chosen))
 
 
@@ -200,8 +193,8 @@ class EvaluationReport:
     seed: int
     models: Mapping[str, LinearTransformer]
     baselines: Mapping[str, Any]
-    comparison: Comparison
-    profile: Profile | None = None
+    comparison: evaluation.Comparison
+    profile: evaluation.Profile | None = None
     layers: Mapping[str, tuple[Evaluation, ...]] | None = None
     """For each model, the read-out after 1, 2, … layers."""
     shifts: ShiftTable | None = None
@@ -276,38 +269,6 @@ def _description(label: str, baseline: Any) -> str:
     return str(baseline.describe()) if hasattr(baseline, "describe") else label
 
 
-def _measure(
-    task: Task,
-    seed: int,
-    sequences: int,
-    models: Mapping[str, LinearTransformer],
-    baselines: Mapping[str, Any],
-    levels: Sequence[float],
-    layerwise: bool,
-    shifts: Sequence[str],
-) -> EvaluationReport:
-    """Do the work, in stages."""
-    predictors: dict[str, Any] = {**models, **baselines}
-    count, part = len(predictors), max(1, sequences // _PART)
-    at_levels, shifted = part * len(levels), part * len(shifts)
-    work = count * (sequences + at_levels) + sequences * len(models) * layerwise + (count + 1) * shifted
-    profile = layers = table = None
-    with Progress(work) as progress:
-        comparison = compare(predictors, task, sequences, seed, progress.stage("fresh sequences", sequences, count))
-        if levels:
-            on_chunk = progress.stage("noise levels", at_levels, count)
-            profile = evaluate_profile(predictors, task, levels, part, seed, on_chunk)
-        if layerwise:
-            layers = {
-                name: evaluate_layers(model, task, sequences, seed, progress.stage(f"layers of {name}", sequences))
-                for name, model in models.items()
-            }
-        if shifts:
-            on_chunk = progress.stage("shifts", shifted, count + 1)  # AdaRR may join the predictors
-            table = shift_table(predictors, task, shifts, part, seed, on_chunk)
-    return EvaluationReport(task, seed, models, baselines, comparison, profile, layers, table)
-
-
 # --- tables, and the sentences below them -----------------------------------------------------------------------------
 
 
@@ -338,25 +299,25 @@ def _print_comparison(report: EvaluationReport, console: Console) -> None:
     rows = []
     for name, result in measured.evaluations.items():
         row = [name, _adjusted(result)]
-        row += [number_text(value) for value in (result.median, result.p99, result.maximum)]
-        row += [f"{result.top_share:.0%}", error_text(result.loss, result.loss_error)]
+        row += [terminal.number_text(value) for value in (result.median, result.p99, result.maximum)]
+        row += [f"{result.top_share:.0%}", terminal.error_text(result.loss, result.loss_error)]
         for rival in rivals.values():
             difference = measured.difference(name, rival)
-            row.append("" if name == rival else error_text(difference.mean, difference.standard_error))
+            row.append("" if name == rival else terminal.error_text(difference.mean, difference.standard_error))
         rows.append([*row, *([printed[name]] if any(printed.values()) else [])])
     setting = f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.examples}"
     title = f"Measured on {report.sequences:,} fresh sequences, {setting}, seed {report.seed}"
-    print_table(console, title, [*heads, *(["paper"] if any(printed.values()) else [])], rows)
+    terminal.print_table(console, title, [*heads, *(["paper"] if any(printed.values()) else [])], rows)
     summaries = {entry.label: entry.summary for entry in BASELINES.values()}
     for label, baseline in report.baselines.items():
-        say(console, f"  {_description(label, baseline)}: {summaries[label]}")
+        terminal.say(console, f"  {_description(label, baseline)}: {summaries[label]}")
     for name, result in measured.evaluations.items():
         if result.tail_dominated:
-            why = f"the worst 1 % of the sequences make up {result.top_share:.0%} of the adjusted loss, so its mean "
-            why += "and error bar say little"
+            share = f"the worst 1 % of the sequences make up {result.top_share:.0%} of the adjusted loss"
+            why = f"{share}, so its mean and error bar say little"
             if result.diverged:
                 why = f"{result.diverged:,} sequences gave no finite loss, so it has no mean"
-            say(console, f"†  {name}: {why}; the median is {number_text(result.median)}.")
+            terminal.say(console, f"†  {name}: {why}; the median is {terminal.number_text(result.median)}.")
 
 
 def _print_rows(
@@ -367,23 +328,26 @@ def _print_rows(
         [place, *(_adjusted(results[number]) if number < len(results) else "" for results in columns.values())]
         for number, place in enumerate(places)
     ]
-    print_table(console, title, [first, *columns], rows, words=())
+    terminal.print_table(console, title, [first, *columns], rows, words=())
     if any(result.tail_dominated for results in columns.values() for result in results):
-        say(console, "†  the worst 1 % of the sequences make up more than half of the mean, which says little then.")
+        why = "the worst 1 % of the sequences make up more than half of the mean, which says little then"
+        terminal.say(console, f"†  {why}.")
 
 
 def _print_shifts(shifts: ShiftTable, console: Console) -> None:
     results = shifts.results
     count = next(iter(next(iter(results.values())).values())).sequences
-    rows = [["told the truth", *(number_text(shifts.references[spec]) for spec in results)]]
+    rows = [["told the truth", *(terminal.number_text(shifts.references[spec]) for spec in results)]]
     cells = {name: [results[spec][name] for spec in results] for name in next(iter(results.values()))}
     for name, row in cells.items():
-        texts = (f"{number_text(c.loss)} ({number_text(c.ratio, 3)}×){'' if c.survives else ' ✗'}" for c in row)
-        rows.append([name, *texts])
+        rows.append([name])
+        for cell in row:
+            numbers = f"{terminal.number_text(cell.loss)} ({terminal.number_text(cell.ratio, 3)}×)"
+            rows[-1].append(numbers + ("" if cell.survives else " ✗"))
     title = f"Loss under shift, and its ratio to ridge regression told the truth; {count:,} sequences each"
-    print_table(console, title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
+    terminal.print_table(console, title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
     if not all(cell.survives for row in cells.values() for cell in row):
-        say(
+        terminal.say(
             console,
             "✗  does not survive: a loss that is not finite, or of which the worst 1 % of the sequences make up more "
             f"than half, or more than {SURVIVAL_FACTOR:g} times that of {YARDSTICK}.",
@@ -403,4 +367,4 @@ def _printed(report: EvaluationReport, name: str) -> str:
 
 
 def _adjusted(result: Evaluation) -> str:
-    return error_text(result.adjusted_loss, result.standard_error) + (" †" if result.tail_dominated else "")
+    return terminal.error_text(result.adjusted_loss, result.standard_error) + (" †" if result.tail_dominated else "")

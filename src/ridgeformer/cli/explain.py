@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -29,6 +29,9 @@ from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.zoo import load
+
+if TYPE_CHECKING:
+    from ridgeformer.analysis.explanation import Explanation
 
 _SIMPLEST_SEQUENCES = 500_000
 
@@ -82,11 +85,12 @@ def explain(
             raise InputError("Name a model file, or ask for --check alone.")
         if examples is not None:
             raise InputError("--examples is about a model: name one.")
-        return _check(None, None, out, json, seed)
+        return _check(None, None, None if out is None else make_folder(out), json, seed)
     loaded, label = load(model), model_labels([model])[0]
     task = _task(loaded, noise, examples)
+    folder = None if out is None else make_folder(out)
     if check:
-        return _check(loaded, task.examples, out, json, seed)
+        return _check(loaded, task.examples, folder, json, seed)
     if as_code or latex:
         from ridgeformer.analysis.algorithm import algorithm
 
@@ -94,8 +98,14 @@ def explain(
         sys.stdout.write(learned.as_code() if as_code else learned.as_latex())
         return 0
     if simplest:
-        return _simplest(loaded, task, out, json, sequences or _SIMPLEST_SEQUENCES, seed)
-    return _explain(label, loaded, task, out, json, ablate, sequences, seed)
+        return _simplest(loaded, task, folder, json, sequences or _SIMPLEST_SEQUENCES, seed)
+    from ridgeformer.analysis.explanation import explain_model
+
+    with Progress(1.0) as progress:
+        explanation = explain_model(
+            loaded, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
+        )
+    return _show(explanation, folder, json)
 
 
 def _task(model: LinearTransformer, noise: str | None, examples: int | None) -> Task:
@@ -109,24 +119,9 @@ def _task(model: LinearTransformer, noise: str | None, examples: int | None) -> 
     return Task(model.dim, recorded.examples if examples is None else examples, prior or recorded.prior)
 
 
-def _explain(
-    label: str,
-    model: LinearTransformer,
-    task: Task,
-    out: Path | None,
-    json: Path | None,
-    ablate: bool,
-    sequences: int | None,
-    seed: int,
-) -> int:
-    from ridgeformer.analysis.explanation import explain_model
+def _show(explanation: Explanation, folder: Path | None, json: Path | None) -> int:
     from ridgeformer.cli.explain_tables import print_explanation
 
-    folder = None if out is None else make_folder(out)
-    with Progress(1.0) as progress:
-        explanation = explain_model(
-            model, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
-        )
     console = output_console()
     print_explanation(explanation, console)
     if json is not None:
@@ -144,13 +139,12 @@ def _explain(
 
 
 def _check(
-    model: LinearTransformer | None, examples: int | None, out: Path | None, json: Path | None, seed: int
+    model: LinearTransformer | None, examples: int | None, folder: Path | None, json: Path | None, seed: int
 ) -> int:
     from ridgeformer.analysis.explanation import plain
     from ridgeformer.cli.explain_tables import print_checks
     from ridgeformer.theory import run_checks
 
-    folder = None if out is None else make_folder(out)
     checks = run_checks(seed, model, examples)
     console = output_console()
     print_checks(checks, console)
@@ -169,14 +163,13 @@ def _check(
 
 
 def _simplest(
-    model: LinearTransformer, task: Task, out: Path | None, json: Path | None, sequences: int, seed: int
+    model: LinearTransformer, task: Task, folder: Path | None, json: Path | None, sequences: int, seed: int
 ) -> int:
     from ridgeformer.analysis.explanation import plain
     from ridgeformer.analysis.few_constants import simplest
     from ridgeformer.baselines import BASELINES
     from ridgeformer.cli.explain_tables import print_simplest
 
-    folder = None if out is None else make_folder(out)
     references = {BASELINES[name].label: BASELINES[name].make(task) for name in ("adarr", "bayes")}
     with Progress(1.0) as progress:
         descriptions = simplest(

@@ -86,19 +86,17 @@ def _in_short(explanation: Explanation) -> str:
 
 def _omega(explanation: Explanation, console: Console) -> None:
     omega, units, dead = explanation.omega, natural_units(explanation.task), inert(len(explanation.omega))
-    own, in_units = [], []
-    for layer, (row, inactive, share) in enumerate(zip(omega, dead, explanation.fit.shares, strict=True), 1):
-        cells = [f"({value:.4g})" if off else f"{value:.4g}" for value, off in zip(row, inactive, strict=True)]
-        own.append([str(layer), *cells, f"{share:.1%}"])
-        cells = ["" if off else f"{value:+.3f}" for value, off in zip(row / units, inactive, strict=True)]
-        in_units.append([str(layer), *cells])
-    heads = ["layer", *(f"ω_{name}" for name in OMEGAS)]
-    note = "In brackets: does nothing in the last layer."
-    if explanation.diagonal is None:
-        _print(console, "ω of every layer", heads, [row[:-1] for row in own], note)
-    else:
-        _print(console, "ω of the nearest diagonal layers", [*heads, "share of the layer"], own, note)
-    _print(console, "The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads, in_units)
+    heads, own, in_units = ["layer", *(f"ω_{name}" for name in OMEGAS)], [], []
+    for layer, (row, inactive) in enumerate(zip(omega, dead, strict=True), 1):
+        pairs, scaled = zip(row, inactive, strict=True), zip(row / units, inactive, strict=True)
+        own.append([str(layer), *(f"({value:.4g})" if off else f"{value:.4g}" for value, off in pairs)])
+        in_units.append([str(layer), *("" if off else f"{value:+.3f}" for value, off in scaled)])
+    title = "ω of every layer"
+    if explanation.diagonal is not None:
+        title, heads = "ω of the nearest diagonal layers", [*heads, "share of the layer"]
+        own = [[*cells, f"{share:.1%}"] for cells, share in zip(own, explanation.fit.shares, strict=True)]
+    _print(console, title, heads, own, "In brackets: does nothing in the last layer.")
+    _print(console, "The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads[:5], in_units)
 
 
 def _diagonal(explanation: Explanation, console: Console) -> None:
@@ -177,22 +175,22 @@ def _momentum(explanation: Explanation, console: Console) -> None:
 
 def print_ablations(ablations: Sequence[Ablation], bands: Sequence[Band], console: Console, full: bool = False) -> None:
     """Losses with parts switched off, as they are and after fitting the rest again."""
-    heads = ["", "all", "median", *_names(bands)]
-    alone = [_ablation(part.label, part.alone) for part in ablations if not part.inert]
+    heads = ["", "median", "all", *_names(bands)]
+    alone = [[part.label, _median(part.alone), *_losses(part.alone)] for part in ablations if not part.inert]
     unchanged = ", ".join(part.label for part in ablations if part.inert)
     notes = [f"Unchanged, for nothing reads it: {unchanged}."] if unchanged else []
     if full:
         notes.append("In a full model these are the blocks A, b, c and δ of a layer, of which ω are the diagonal part.")
     _print(console, "Adjusted loss with parts switched off, all else as it is", heads, alone, " ".join(notes))
-    refitted = [_ablation(part.label, part.refitted) for part in ablations if part.refitted is not None]
-    if refitted:
+    again = [(part.label, part.refitted) for part in ablations if part.refitted is not None]
+    if again:
+        refitted = [[label, _median(measured), *_losses(measured)] for label, measured in again]
         title = "The same with all else fitted again, to be compared with nothing switched off"
         _print(console, title, heads, refitted)
 
 
-def _ablation(label: str, measured: Measured) -> list[str]:
-    total, *of_bands = _losses(measured)
-    return [label, total, number_text(measured.total.median, _DIGITS), *of_bands]
+def _median(measured: Measured) -> str:
+    return number_text(measured.total.median, _DIGITS)
 
 
 def _losses(measured: Measured) -> list[str]:

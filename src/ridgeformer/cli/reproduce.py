@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.text import Text
 
+from ridgeformer.cli import terminal
 from ridgeformer.cli.report import report as write_report
-from ridgeformer.cli.terminal import (
-    ERRORS,
-    Count,
-    File,
-    Progress,
-    argument,
-    check_files,
-    make_folder,
-    output_console,
-    print_table,
-    say,
-    write_json,
-)
 from ridgeformer.cli.train import run_training
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.random import check_seed
@@ -47,15 +35,15 @@ def reproduce(
     train: bool = False,
     baselines: bool = False,
     kinds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KIND…")] = tuple(KINDS),
-    layers: Annotated[tuple[int, ...], argument("L…")] = (),
-    columns: Annotated[tuple[str, ...], argument("PRIOR…")] = (),
+    layers: Annotated[tuple[int, ...], terminal.argument("L…")] = (),
+    columns: Annotated[tuple[str, ...], terminal.argument("PRIOR…")] = (),
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED…")] = _SEEDS,
     beyond: bool = True,
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = _OUT,
     sequences: int = 100_000,
-    workers: Count = None,
+    workers: terminal.Count = None,
     report: bool = True,
-    json: File = None,
+    json: terminal.File = None,
 ) -> int:
     """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
 
@@ -83,23 +71,20 @@ def reproduce(
     if baselines:
         others = {"--train": train, "--kinds": kinds != tuple(KINDS), "--layers": layers, "--columns": columns}
         others |= {"--seeds": seeds != _SEEDS, "--no-beyond": not beyond, "--out": out != _OUT}
-        for flag, given in (others | {"--workers": workers is not None, "--no-report": not report}).items():
-            if given:
-                raise InputError(f"--baselines measures all baselines and no models: leave out {flag}.")
+        others |= {"--workers": workers is not None, "--no-report": not report}
+        terminal.refuse("--baselines measures all baselines and no models", others)
         return _baselines(sequences, json)
-    if json is not None:
-        raise InputError("--json is for --baselines; the records of all else are JSON files in --out.")
-    if workers is not None and not train:
-        raise InputError("--workers is for --train; without it nothing is trained side by side.")
+    terminal.refuse("Without --baselines the records are JSON files in --out", {"--json": json})
     if workers is not None:
         whole_number("workers", workers, 1)
+        terminal.refuse("Without --train nothing is trained side by side", {"--workers": not train})
     for seed in seeds:
         check_seed(seed)
     cells = grid_cells(kinds, layers or None, columns or PRIORS, seeds)
     if beyond and not layers:
         further = beyond_cells(kinds, columns or PRIORS)
         cells = (*cells, *(cell for cell in further if cell not in cells))
-    make_folder(out)
+    terminal.make_folder(out)
     runs = out / ("runs" if train else "live")
     models = _train(cells, runs, workers) if train else _from_zoo(cells)
     if not train:
@@ -136,7 +121,7 @@ def _from_zoo(cells: Sequence[Cell]) -> dict[Cell, LinearTransformer]:
         raise InputError(f"The zoo has no {cells[0].name}; train it with: ridgeformer reproduce --train")
     if len(present) < len(cells):
         missing = f"{len(cells) - len(present)} of these {len(cells)} models are not in the zoo"
-        say(output_console(), f"{missing}; 'ridgeformer reproduce --train' makes them.")
+        terminal.say(terminal.output_console(), f"{missing}; 'ridgeformer reproduce --train' makes them.")
     return {cell: load(cell.name) for cell in present}
 
 
@@ -148,7 +133,7 @@ def _train_live(runs: Path) -> None:
     directory = RunDirectory(runs / zoo_name(_LIVE.kind, _LIVE.layers, _LIVE.noise_spec))
     begun = directory.exists() and directory.config() == _LIVE and not directory.result.exists()
     doing = "Going on with" if begun else "Training"
-    say(output_console(), f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
+    terminal.say(terminal.output_console(), f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
     run_training(_LIVE, directory.path, resume=begun, overwrite=not begun)
 
 
@@ -165,29 +150,26 @@ def expected_seconds(cell: Cell) -> float:
     return cell.layers * (1 + cell.heads) * (2.0 if cell.parent else 3.0)
 
 
-class GridDisplay(Progress):
+class GridDisplay(terminal.Progress):
     """Takes the events of `train_grid`: one bar over everything, with the cells at work."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._expected = {cell.name: expected_seconds(cell) for cell in cells}
-        self._finished: set[str] = set()
+        self._shares: dict[str, float] = {}
         self._kept = 0.0
-        self._running: dict[str, float] = {}
         super().__init__(sum(self._expected.values()))
 
     def show_event(self, event: GridEvent) -> None:
         """Show an event."""
         name = event.cell.name
-        self._running[name] = event.share
-        if event.what in ("kept", "finished", "failed"):
-            del self._running[name]
-            self._finished.add(name)
-            self._kept += self._expected.get(name, 0.0) if event.what == "kept" else 0.0
+        self._shares[name] = 1.0 if event.what in ("kept", "finished", "failed") else event.share
+        if event.what == "kept":
+            self._kept += self._expected[name]
         if event.what == "failed":
-            say(ERRORS, f"ridgeformer: {name}: {event.message}")
-        done = sum(self._expected.get(name, 0.0) for name in self._finished)
-        done += sum(share * self._expected.get(name, 0.0) for name, share in self._running.items())
-        self.show(", ".join(self._running) or "grid", done, self._kept)
+            terminal.say(terminal.ERRORS, f"ridgeformer: {name}: {event.message}")
+        running = ", ".join(name for name, share in self._shares.items() if share < 1)
+        done = sum(share * self._expected[name] for name, share in self._shares.items())
+        self.show(running or "grid", done, self._kept)
 
 
 # --- measurements -----------------------------------------------------------------------------------------------------
@@ -196,7 +178,7 @@ class GridDisplay(Progress):
 def _measure(models: dict[Cell, LinearTransformer], columns: Sequence[str], sequences: int) -> Table1:
     from ridgeformer.reproduction.table1 import measure_table1
 
-    with Progress(sequences * len(columns)) as progress:
+    with terminal.Progress(sequences * len(columns)) as progress:
         stages = {}
 
         def on_chunk(noise: str, done: int) -> None:
@@ -211,7 +193,7 @@ def _make_records(models: dict[Cell, LinearTransformer], runs: Path, out: Path, 
     """What the figures and the page are drawn from."""
     from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
 
-    with Progress(RECORD_PARTS) as progress:
+    with terminal.Progress(RECORD_PARTS) as progress:
         make_records(
             models, runs, out, sequences, on_stage=lambda name, parts: progress.stage(f"measuring {name}", parts)
         )
@@ -228,11 +210,11 @@ def _write(table: Table1, out: Path) -> None:
     }
     for suffix, text in texts.items():
         write_whole(out / f"table1.{suffix}", text.encode())
-    console = output_console()
+    console = terminal.output_console()
     heads = ["", *map(header, table.columns)]
-    print_table(console, "", heads, [[row[0], *map(Text.from_markup, row[1:])] for row in _table1_rows(table)])
+    terminal.print_table(console, "", heads, [[row[0], *map(Text.from_markup, row[1:])] for row in _table1_rows(table)])
     verdicts = table.verdicts()
-    say(
+    terminal.say(
         console,
         f"Adjusted loss on {table.sequences:,} fresh sequences each, the paper's number below ours. Of "
         f"{sum(map(len, verdicts.values()))} trained models {len(verdicts['better'])} are better than printed, "
@@ -241,8 +223,8 @@ def _write(table: Table1, out: Path) -> None:
     for entry in verdicts["worse"]:
         name = row_name(*entry.row)
         loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
-        say(console, f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
-    say(console, f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}")
+        terminal.say(console, f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
+    terminal.say(console, f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}")
 
 
 def _table1_rows(table: Table1) -> list[list[str]]:
@@ -263,20 +245,20 @@ def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path) -> N
     from ridgeformer.reproduction.claims import ClaimsRecord, check_claims
 
     claims = check_claims(table, models)
-    write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
+    terminal.write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
     for claim in claims:
-        say(output_console(), f"{claim.verdict}: {claim.statement} {claim.numbers}")
+        terminal.say(terminal.output_console(), f"{claim.verdict}: {claim.statement} {claim.numbers}")
 
 
 def _baselines(sequences: int, json: Path | None) -> int:
     from ridgeformer.reproduction.baseline_check import measure_baselines
 
-    check_files(json)
-    with ERRORS.status("tuning baselines") as status:
+    terminal.check_files(json)
+    with terminal.ERRORS.status("tuning baselines") as status:
         measured = measure_baselines(sequences, on_stage=status.update)
     cells, limits = measured.tables()
-    print_table(output_console(), *cells, words=(0, 1, 6))
-    print_table(output_console(), *limits, words=(0, 3))
+    terminal.print_table(terminal.output_console(), *cells, words=(0, 1, 6))
+    terminal.print_table(terminal.output_console(), *limits, words=(0, 3))
     if json is not None:
-        write_json(json, measured.as_json())
+        terminal.write_json(json, measured.as_json())
     return 0

@@ -167,11 +167,18 @@ class Progress:
             say(ERRORS, f"{text}: {done / self._total:.0%} done{left and ', '}{left}")
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- what is refused before any work is done --------------------------------------------------------------------------
+
+
+def refuse(reason: str, flags: Mapping[str, object]) -> None:
+    """Refuse flags that are given though they would be ignored, rather than ignore them in silence."""
+    for flag, given in flags.items():
+        if given:
+            raise InputError(f"{reason}: leave out {flag}.")
 
 
 def check_files(*files: Path | None) -> None:
-    """Refuse files that could not be written later, before any work is done."""
+    """Refuse files that could not be written later."""
     for file in files:
         if file is None:
             continue
@@ -183,7 +190,7 @@ def check_files(*files: Path | None) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder, made if it is not there, and tried, before any work is done."""
+    """The folder, made if it is not there, and tried."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
@@ -198,6 +205,9 @@ def _try_writing(folder: Path, name: Path) -> None:
             pass
     except OSError as failed:
         raise InputError(f"Cannot write {name}: {failed.strerror or failed}.") from failed
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ridgeformer.cli.terminal import (
-    ERRORS,
-    Count,
-    File,
-    Folder,
-    Progress,
-    check_files,
-    number_text,
-    output_console,
-    print_table,
-    say,
-    write_json,
-)
+from ridgeformer.cli import terminal
 from ridgeformer.core.distributions import NoisePrior, load_noise
 from ridgeformer.core.validation import InputError
 from ridgeformer.training.config import TrainConfig
@@ -63,13 +51,13 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
 
     def train(
         settings: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = default,
-        out: Folder = None,
-        resume: Folder = None,
+        out: terminal.Folder = None,
+        resume: terminal.Folder = None,
         overwrite: bool = False,
-        config: File = None,
-        threads: Count = None,
-        tensorboard: Folder = None,
-        json: File = None,
+        config: terminal.File = None,
+        threads: terminal.Count = None,
+        tensorboard: terminal.Folder = None,
+        json: terminal.File = None,
     ) -> int:
         """Train one model, measure it on fresh sequences, and keep it.
 
@@ -86,8 +74,7 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
         if resume is not None:
             own = {"--noise"} if settings.own_prior else set()  # which no file can bring back
             chosen = {"--out": out, "--overwrite": overwrite, "--config": config, **dict.fromkeys(given - own, True)}
-            for flag in (flag for flag, value in chosen.items() if value):
-                raise InputError(f"--resume goes on with a run where and as it is: leave out {flag}.")
+            terminal.refuse("--resume goes on with a run where and as it is", chosen)
         elif overwrite and out is None:
             raise InputError("--overwrite replaces the run in --out: name that folder.")
         return run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
@@ -112,7 +99,7 @@ def run_training(
     from ridgeformer.training.train import train
     from ridgeformer.zoo import load
 
-    check_files(json)
+    terminal.check_files(json)
     start = None if resume or config.start is None else load(config.start)  # refused before there is a folder
     out = _free_folder(config) if out is None else out
     config = RunDirectory(out).config(config.own_prior) if resume else config
@@ -129,16 +116,17 @@ def run_training(
             resume=resume,
             overwrite=overwrite,
             callbacks=callbacks,
-            on_message=lambda message: say(ERRORS, f"ridgeformer: {message}"),
+            on_message=lambda message: terminal.say(terminal.ERRORS, f"ridgeformer: {message}"),
             threads=threads,
             given=start,
         )
     _print_result(config, result, display.bayes)
-    console = output_console()
-    say(console, f"Files: {', '.join(str(out / n) for n in ('model.safetensors', 'result.json', 'history.jsonl'))}")
-    say(console, f"Try next: ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile")
+    console = terminal.output_console()
+    files = ", ".join(str(out / name) for name in ("model.safetensors", "result.json", "history.jsonl"))
+    terminal.say(console, f"Files: {files}")
+    terminal.say(console, f"Try next: ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile")
     if json is not None:
-        write_json(json, {"config": config.as_json(), **result.as_json()})
+        terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
     return 0
 
 
@@ -188,7 +176,7 @@ class TrainingDisplay:
         printed = _printed_cell(config)
         paper = "" if printed is None else f", paper {printed:g}"
         self._limits = f"Bayes limit {self.bayes.adjusted_loss:.3g}{paper}"
-        self._progress = Progress(sum(stage.steps for stage in stages))
+        self._progress = terminal.Progress(sum(stage.steps for stage in stages))
         self._started, self._first = time.monotonic(), -1
 
     def __enter__(self) -> TrainingDisplay:
@@ -224,7 +212,8 @@ def _printed_cell(config: TrainConfig) -> float | None:
 def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -> None:
     """The verdict on the run beside the paper's number and the Bayes limit."""
     measured, label = result.evaluation, f"{config.kind}, {config.layers} layers"
-    rows = [[label, *_numbers(measured), f"trained here in {result.seconds:.0f} s"]]
+    values = (measured.adjusted_loss, measured.standard_error, measured.median, measured.p99, measured.maximum)
+    rows = [[label, *map(terminal.number_text, values), f"trained here in {result.seconds:.0f} s"]]
     printed = _printed_cell(config)
     if printed is not None:
         rows.insert(0, [label, f"{printed:g}", "", "", "", "", "printed in the paper"])
@@ -232,9 +221,4 @@ def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -
     setting = f"σ ~ {config.noise_spec}, d = {config.dim}, n = {config.examples}"
     title = f"Adjusted loss on {measured.sequences:,} fresh sequences, {setting}"
     heads = ("model", "adjusted loss", "± s.e.", "median", "p99", "largest", "source")
-    print_table(output_console(), title, heads, rows, words=(0, 6))
-
-
-def _numbers(found: Evaluation) -> list[str]:
-    values = (found.adjusted_loss, found.standard_error, found.median, found.p99, found.maximum)
-    return [number_text(value) for value in values]
+    terminal.print_table(terminal.output_console(), title, heads, rows, words=(0, 6))

@@ -7,27 +7,17 @@ from typing import Annotated
 
 import tyro
 
-from ridgeformer.cli.terminal import (
-    File,
-    Folder,
-    argument,
-    check_files,
-    make_folder,
-    output_console,
-    print_table,
-    say,
-    write_json,
-)
+from ridgeformer.cli import terminal
 from ridgeformer.core.validation import InputError, shortened
 from ridgeformer.zoo import zoo_entries
 
 
 def zoo(
-    names: tyro.conf.Positional[Annotated[tuple[str, ...], argument("TEXT…")]] = (),
+    names: tyro.conf.Positional[Annotated[tuple[str, ...], terminal.argument("TEXT…")]] = (),
     sha256: bool = False,
-    build: Annotated[Path | None, argument("RUNS")] = None,
-    into: Folder = None,
-    json: File = None,
+    build: Annotated[Path | None, terminal.argument("RUNS")] = None,
+    into: terminal.Folder = None,
+    json: terminal.File = None,
 ) -> int:
     """List the trained models that come with the package, with their measured losses.
 
@@ -40,18 +30,16 @@ def zoo(
         into: Where --build puts it; by default into the package itself.
         json: Also write the list as JSON.
     """
-    console = output_console()
+    console = terminal.output_console()
     if build is not None:
-        if names or sha256 or json is not None:
-            raise InputError("--build makes a zoo and lists nothing: it goes with --into only.")
+        terminal.refuse("--build lists nothing", {"names of models": names, "--sha256": sha256, "--json": json})
         from ridgeformer.reproduction.grid import build_zoo
 
-        written = build_zoo(build, None if into is None else make_folder(into))
-        say(console, f"{len(written)} models, {sum(written.values()):,} bytes in all.")
+        written = build_zoo(build, None if into is None else terminal.make_folder(into))
+        terminal.say(console, f"{len(written)} models, {sum(written.values()):,} bytes in all.")
         return 0
-    if into is not None:
-        raise InputError("--into says where --build puts a zoo: it does nothing without --build.")
-    check_files(json)
+    terminal.refuse("Without --build nothing is put anywhere", {"--into": into})
+    terminal.check_files(json)
     entries = [entry for entry in zoo_entries() if not names or any(text in entry.name for text in names)]
     if not entries:
         raise InputError(f"No model of the zoo has {' or '.join(map(shortened, names))} in its name.")
@@ -62,9 +50,9 @@ def zoo(
         rows.append([entry.name, *numbers, f"{found['sequences']:,}", *([entry.sha256[:12]] if sha256 else [])])
     title = "Adjusted loss when trained; 'ridgeformer evaluate NAME --baselines' measures again"
     heads = ("name", "adjusted loss", "± s.e.", "largest", "sequences", *(("sha256",) if sha256 else ()))
-    print_table(console, title, heads, rows)
-    say(console, f"{len(entries)} models.")
+    terminal.print_table(console, title, heads, rows)
+    terminal.say(console, f"{len(entries)} models.")
     if json is not None:
         kept = ("name", "sha256", "evaluation", "training")
-        write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])
+        terminal.write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])
     return 0

@@ -80,6 +80,7 @@ class LinearTransformer:
         dim: int = 10,
         heads: int = 1,
         seed: int = 0,
+        start: int = 0,
         scale: float | None = None,
         dtype: Any = np.float32,
     ) -> LinearTransformer:
@@ -89,7 +90,7 @@ class LinearTransformer:
         ----------
         kind: "gdpp", "diag" or "full".
         layers, heads, dim: L, H and d.
-        seed: names the random stream; equal seeds give equal models.
+        seed, start: name the random stream; equal ones give equal models. Runs number the starts that they try.
         scale: standard deviation of the parameters; None takes the kind's own, small enough not to explode.
         dtype: float32 or float64.
 
@@ -103,7 +104,7 @@ class LinearTransformer:
         heads = whole_number("heads", heads, 1, MAX_HEADS)
         dim = whole_number("dim", dim, 1, MAX_DIM)
         scale = KINDS[kind].init_scale if scale is None else nonnegative("scale", scale)
-        rng = init_rng(seed)
+        rng = init_rng(seed, whole_number("start", start, 0))
         shapes = KINDS[kind].shapes(layers, heads, dim)
         drawn = {name: scale * rng.standard_normal(shape) for name, shape in shapes.items()}
         return cls(kind, dim, {name: array.astype(float_dtype(dtype)) for name, array in drawn.items()})

@@ -18,7 +18,7 @@ import safetensors.numpy
 from ridgeformer._version import __version__
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
-from ridgeformer.core.storage import write_whole
+from ridgeformer.core.storage import read_whole, strict_json, write_whole
 from ridgeformer.core.validation import FLOATS, InputError, shortened
 
 FORMAT = 1
@@ -52,7 +52,7 @@ def save_model(model: LinearTransformer, path: Path) -> None:
 
 def load_model(path: Path) -> LinearTransformer:
     """Read a model file; anything wrong with it is one `InputError`."""
-    return read_model(_read(path), path)
+    return read_model(read_whole(path, MAX_FILE_BYTES), path)
 
 
 def read_model(data: bytes, path: Path | str) -> LinearTransformer:
@@ -86,43 +86,16 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         raise InputError(f"{path}: {unfit}") from unfit
 
 
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError as missing:
-        raise InputError(f"There is no model file {path}.") from missing
-    except OSError as failed:
-        raise InputError(f"Cannot read {shortened(str(path), 200)}: {failed.strerror or failed}.") from failed
-    except ValueError as impossible:  # a null byte
-        raise InputError(f"Cannot read {path}: {impossible}.") from impossible
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB, which no model file is.")
-    return data
-
-
 def _metadata(path: Path | str, data: bytes) -> dict[str, Any]:
     """The JSON object in the file's header."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
         raise InputError(f"{path} is not a safetensors file, or is cut off.")
     try:
-        header = json.loads(data[8 : 8 + length], object_pairs_hook=_object)
-        text = header["__metadata__"][METADATA_KEY]
-        metadata = json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_object)
+        header = strict_json(data[8 : 8 + length])
+        metadata = strict_json(header["__metadata__"][METADATA_KEY])
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise InputError(f"{path} is not a ridgeformer model file: its metadata cannot be read.") from broken
     if not isinstance(metadata, dict):
         raise InputError(f"{path} is not a ridgeformer model file: its metadata is not an object.")
     return metadata
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key appears twice")
-    return found
-
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -1,14 +1,20 @@
-"""Writing files so that a crash leaves either the old file or the new one, never a part of it; where caches live."""
+"""Files: written so that a crash leaves either the old one or the new one, read so that nothing hangs or floods memory.
+
+Also where caches live.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from ridgeformer.core.validation import InputError
+from ridgeformer.core.validation import InputError, shortened
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -32,6 +38,46 @@ def write_whole(path: Path, data: bytes) -> None:
         if isinstance(failed, ValueError):  # a null byte in the name
             raise InputError(f"Cannot write {path}: {failed}.") from failed
         raise
+
+
+class MissingFileError(InputError):
+    """There is no such file."""
+
+
+def read_whole(path: Path, at_most: int) -> bytes:
+    """The bytes of a regular file of at most so many bytes; a pipe, device or folder is refused before it can hang."""
+    name = shortened(str(path), 200)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{name} is not a regular file.")
+            if found.st_size > at_most:
+                raise InputError(f"{name} is larger than {at_most / 2**20:g} MiB, which no such file is.")
+            return file.read(at_most)
+    except FileNotFoundError as missing:
+        raise MissingFileError(f"There is no file {name}.") from missing
+    except OSError as failed:
+        raise InputError(f"Cannot read {name}: {failed.strerror or failed}.") from failed
+    except ValueError as impossible:  # a null byte
+        raise InputError(f"Cannot read {name}: {impossible}.") from impossible
+
+
+def strict_json(data: bytes | str) -> Any:
+    """JSON as the standard has it: no NaN, no Infinity, no key twice. Raises ValueError, or RecursionError if deep."""
+    return json.loads(data, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key appears twice")
+    return values
 
 
 def _umask() -> int:

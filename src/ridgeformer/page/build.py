@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,10 +53,11 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
 
 def page_data(results: Results, models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All that the page's scripts read: words, numbers and figures; nothing is computed from records there."""
-    task, table1 = Task(), results.table1
-    missing = [record for record in RECORDS if _or_none(lambda record=record: getattr(results, record)) is None]
+    task, table1 = Task(), results.table1  # which must be there
+    records = {name: _or_none(partial(getattr, results, name)) for name in RECORDS}
+    missing = [name for name, record in records.items() if record is None]
     folder = Path(results.folder.name or ".")  # where it is on this machine is nobody's business
-    claims, picture = _or_none(lambda: results.claims), _or_none(lambda: one_model(results))
+    claims, picture = records["claims"], _or_none(lambda: one_model(results))
     return {
         "version": __version__,
         "task": {"dim": task.dim, "examples": task.examples},
@@ -97,10 +99,10 @@ def _figure(entry: FigureEntry, results: Results, missing: Sequence[str]) -> dic
 
 def _measured(results: Results) -> list[str]:
     """How many sequences the numbers rest on, in a line for each record."""
-    table, profiles, readouts, shift = (
-        _or_none(lambda record=record: getattr(results, record))
-        for record in ("table1", "profiles", "readouts", "shift")
+    profiles, readouts, shift = (
+        _or_none(partial(getattr, results, name)) for name in ("profiles", "readouts", "shift")
     )
+    table = results.table1
     lines = [f"Table 1: {count_text(table.sequences)} fresh sequences for each prior, stream {table.seed}."]
     if profiles is not None:
         lines.append(f"Losses by noise level: {count_text(profiles.sequences)} sequences at each level.")

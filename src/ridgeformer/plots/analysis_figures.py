@@ -18,7 +18,7 @@ from ridgeformer.analysis.noise_bands import Band, Measured
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import BLACK, Look
-from ridgeformer.plots.inside_figures import head_titles, signed_map
+from ridgeformer.plots.inside_figures import head_titles, map_rows
 from ridgeformer.plots.specification import (
     LOSS,
     Axis,
@@ -84,12 +84,8 @@ def matrices_figure(model: LinearTransformer) -> Figure:
     P, Q = (matrices.reshape(-1, model.dim + 1, model.dim + 1) for matrices in canonical_heads(model))
     titles = head_titles(model.layers, model.heads)
     chosen = _thinned([place for place in range(len(P)) if P[place].any()]) or [0]
-    largest = max(float(np.abs(P).max()), float(np.abs(Q).max())) or 1.0
-    rows = (
-        Row(tuple(signed_map(f"{name}, {titles[place]}", matrices[place], largest) for place in chosen))
-        for name, matrices in (("P", P), ("Q", Q))
-    )
-    return Figure((View("", tuple(rows)),), (max(1.5 * len(chosen), 3.6) + 0.6, 3.4))
+    rows = map_rows({"P": P[chosen], "Q": Q[chosen]}, [titles[place] for place in chosen])
+    return Figure((View("", rows),), (max(1.5 * len(chosen), 3.6) + 0.6, 3.4))
 
 
 def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:

@@ -11,17 +11,17 @@ from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
-from ridgeformer.plots.loss_figures import RIDGES, with_floor
-from ridgeformer.plots.specification import Axis, Chart, Figure, Notes, Row, Series, View
+from ridgeformer.plots.loss_figures import RIDGES, baseline, table_or_none, with_floor
+from ridgeformer.plots.specification import Axis, Chart, Figure, HeatMap, Notes, Row, Series, View
 from ridgeformer.reproduction.cells import LAYERS, SEEDED_LAYERS, SHOWN
-from ridgeformer.reproduction.records import ModelWeights, ReadoutsRecord
-from ridgeformer.reproduction.results import MissingRecordError, Results
+from ridgeformer.reproduction.records import METHODS, ModelWeights, ReadoutsRecord
+from ridgeformer.reproduction.results import Results
 
 _SMALLEST_SCALE = 1e-30  # of a model whose weights are all zero
 _MOST_MAPS = 8  # beside each other
 _SIGN_AT = 0.1  # share of the largest entry from which a cell carries its sign, since grey cannot show it
 _LARGEST_SIGNED = 24  # size of matrices up to which cells are large enough to write in
-_PROFILE_DEPTHS = SEEDED_LAYERS[1:]
+_AFTER = "read out after layer"
 _PROFILE_RANGE = (4e-3, 20.0)
 """Ends of the loss axis of figure 7. What is above explodes: predicting zero costs d/2 = 5."""
 _HIGHEST_READOUT = 20.0
@@ -44,13 +44,8 @@ def figure_4(results: Results) -> Figure:
 
 def _weights_view(model: ModelWeights) -> View:
     P, Q = (matrices.reshape(-1, *matrices.shape[2:])[:_MOST_MAPS] for matrices in (model.P, model.Q))
-    largest = max(float(np.abs(P).max()), float(np.abs(Q).max()), _SMALLEST_SCALE)
-    titles = head_titles(len(model.P), model.P.shape[1])
-    rows = (
-        Row(tuple(signed_map(f"{name}, {title}", matrix, largest) for title, matrix in zip(titles, matrices)))  # noqa: B905
-        for name, matrices in (("Q", Q), ("P", P))
-    )
-    return View(model.name, tuple(rows))
+    titles = head_titles(*model.P.shape[:2])[:_MOST_MAPS]
+    return View(model.name, map_rows({"Q": Q, "P": P}, titles))
 
 
 def head_titles(layers: int, heads: int) -> list[str]:
@@ -59,47 +54,70 @@ def head_titles(layers: int, heads: int) -> list[str]:
     return [f"layer {layer}" + (f", head {head}" if heads > 1 else "") for layer, head in places]
 
 
-def signed_map(title: str, matrix: Array, largest: float) -> spec.HeatMap:
+def map_rows(named: dict[str, Array], titles: Sequence[str]) -> tuple[Row, ...]:
+    """A row of heat maps for each of the named stacks of matrices, all on one scale."""
+    largest = max(*(float(np.abs(matrices).max()) for matrices in named.values()), _SMALLEST_SCALE)
+    return tuple(
+        Row(tuple(_map(f"{name}, {title}", matrix, largest) for title, matrix in zip(titles, matrices, strict=True)))
+        for name, matrices in named.items()
+    )
+
+
+def _map(title: str, matrix: Array, largest: float) -> HeatMap:
     """A matrix whose last row and column belong to y; the signs of its large entries are written into the cells."""
-    texts: tuple[tuple[str, ...], ...] = ()
-    if len(matrix) <= _LARGEST_SIGNED:
-        sign = np.where(np.abs(matrix) > _SIGN_AT * largest, np.where(matrix > 0, "+", "−"), "")
-        texts = tuple(tuple(map(str, row)) for row in sign)
-    names = tuple(
-        "y" if k == len(matrix) - 1 else "x" if k == (len(matrix) - 2) // 2 else "" for k in range(len(matrix))
-    )
-    scale = "entry, with ‖P‖ = ‖Q‖ in every layer"
-    return spec.HeatMap(
-        title, tuple(map(spec.floats, matrix)), largest, texts=texts, rows=names, columns=names, scale=scale
+    size = len(matrix)
+    signs = np.where(np.abs(matrix) > _SIGN_AT * largest, np.where(matrix > 0, "+", "−"), "")
+    names = tuple("y" if k == size - 1 else "x" if k == (size - 2) // 2 else "" for k in range(size))
+    return HeatMap(
+        title,
+        tuple(map(spec.floats, matrix)),
+        largest,
+        texts=tuple(tuple(map(str, row)) for row in signs) if size <= _LARGEST_SIGNED else (),
+        rows=names,
+        columns=names,
+        scale="entry, with ‖P‖ = ‖Q‖ in every layer",
     )
 
 
-# --- read-outs -------------------------------------------------------------------------------------------------------
+# --- answers after each layer ----------------------------------------------------------------------------------------
 
 
 def figure_5(results: Results) -> Figure:
     """Loss of the prediction read out after K layers, for models of 1 to 7 layers; bars over seeds."""
     record, notes = _readouts(results), Notes()
-    limit = _baseline(results, "bayes", record.noise)
-    series = {m: [one for k in LAYERS for one in _readout(record, m, k, notes)] for m in KINDS}
+    floor = baseline(table_or_none(results), "bayes", record.noise)
+    series = {method: tuple(_readout_series(record, method, notes)) for method in KINDS}
     values = [value for own in series.values() for one in own for value in one.y]
-    low, high = spec.bounds([*values, *(one.level or 0.0 for one in limit)])
-    x, y = (
-        spec.layer_axis(LAYERS, "read out after layer"),
-        Axis(spec.LOSS, (low, min(high, _HIGHEST_READOUT)), log=True),
-    )
+    low, high = spec.bounds([*values, *([floor.level or 0.0] if floor else [])])
+    axes = spec.layer_axis(LAYERS, _AFTER), Axis(spec.LOSS, (low, min(high, _HIGHEST_READOUT)), log=True)
     views = []
     for method, own in series.items():
-        title = f"{METHODS[method].label}, {spec.prior_title(record.noise)}"
-        views.append(View(METHODS[method].label, (Row((Chart(title, x, y, tuple(own), next(iter(limit), None)),)),)))
-    return Figure(
-        tuple(views),
-        (spec.WIDTH, 3.0),
-        (*(Series(_layers_text(k), spec.in_order(k, SEEDED_LAYERS[-1])) for k in LAYERS), *limit),
-        choice="Models",
-        first=len(views) - 1,
-        notes=(*notes.lines(), _seeds_note(record)),
-    )
+        label = METHODS[method].label
+        views.append(View(label, (Row((Chart(f"{label}, {spec.prior_title(record.noise)}", *axes, own, floor),)),)))
+    legend = [Series(spec.layers_text(layers), _layer_look(layers)) for layers in LAYERS] + ([floor] if floor else [])
+    return _by_kind(views, 3.0, legend, "", (*notes.lines(), _seeds_note(record)))
+
+
+def figure_7(results: Results) -> Figure:
+    """Loss against σ of the prediction after each layer, for models of 2 to 8 layers; bands over seeds."""
+    record, notes = _readouts(results), Notes()
+    views = []
+    for method in KINDS:
+        if any(model.method == method for model in record.models):
+            charts = tuple(_profiles(record, method, layers, notes) for layers in SEEDED_LAYERS[1:])
+            views.append(View(METHODS[method].label, (Row(charts),)))
+        else:
+            notes.add("all panels", METHODS[method].label)
+    legend = [Series(f"after layer {layer}", _layer_look(layer)) for layer in SEEDED_LAYERS]
+    caption = "Adjusted loss (log scale) against the noise level σ; the shaded levels are those of the training."
+    return _by_kind(views, 0.7 + 1.35 * len(views), legend, caption, (*notes.lines(), _seeds_note(record)))
+
+
+def _by_kind(
+    views: Sequence[View], height: float, legend: Sequence[Series], caption: str, notes: tuple[str, ...]
+) -> Figure:
+    size, last = (spec.WIDTH, height), len(views) - 1
+    return Figure(tuple(views), size, tuple(legend), caption, choice="Models", first=last, notes=notes)
 
 
 def _readouts(results: Results) -> ReadoutsRecord:
@@ -115,18 +133,19 @@ def _seeds_note(record: ReadoutsRecord) -> str:
     return f"Geometric means of {text} seeds; bars and bands are one standard deviation of the logarithm."
 
 
-def _layers_text(layers: int) -> str:
-    return f"{layers} layer{'s' * (layers > 1)}"
+def _layer_look(layer: int, width: float = 1.1) -> Look:
+    return spec.in_order(layer, SEEDED_LAYERS[-1], width=width)
 
 
-def _readout(record: ReadoutsRecord, method: str, layers: int, notes: Notes) -> Iterable[Series]:
-    """One depth."""
-    models = record.of(method, layers)
-    if not models:
-        notes.add(f"{layers} layers", METHODS[method].label)
-        return
-    look = spec.in_order(layers, SEEDED_LAYERS[-1])
-    yield _over_seeds(_layers_text(layers), look, range(1, layers + 1), [model.adjusted for model in models])
+def _readout_series(record: ReadoutsRecord, method: str, notes: Notes) -> Iterable[Series]:
+    """One series for each depth."""
+    for layers in LAYERS:
+        rows = [model.adjusted for model in record.of(method, layers)]
+        if rows:
+            name, x = spec.layers_text(layers), range(1, layers + 1)
+            yield _over_seeds(name, _layer_look(layers), x, rows, bars=True)
+        else:
+            notes.add(f"{layers} layers", METHODS[method].label)
 
 
 def _over_seeds(name: str, look: Look, x: Iterable[float], rows: Sequence[Sequence[float]], **values: Any) -> Series:
@@ -135,28 +154,7 @@ def _over_seeds(name: str, look: Look, x: Iterable[float], rows: Sequence[Sequen
     if len(rows) == 1:
         return Series(name, look, spec.floats(x), middle, note="one seed", **values)
     note = f"mean and spread of {len(rows)} seeds"
-    return Series(name, look, spec.floats(x), middle, low=low, high=high, note=note, **({"bars": True} | values))
-
-
-def figure_7(results: Results) -> Figure:
-    """Loss against σ of the prediction after each layer, for models of 2 to 8 layers; bands over seeds."""
-    record, notes = _readouts(results), Notes()
-    views = []
-    for method in KINDS:
-        if not any(model.method == method for model in record.models):
-            notes.add("all panels", METHODS[method].label)
-            continue
-        charts = tuple(_profiles(record, method, layers, notes) for layers in _PROFILE_DEPTHS)
-        views.append(View(METHODS[method].label, (Row(charts),)))
-    return Figure(
-        tuple(views),
-        (spec.WIDTH, 0.7 + 1.35 * len(views)),
-        tuple(Series(f"after layer {k}", spec.in_order(k, SEEDED_LAYERS[-1])) for k in SEEDED_LAYERS),
-        "Adjusted loss (log scale) against the noise level σ; the shaded levels are those of the training.",
-        choice="Models",
-        first=len(views) - 1,
-        notes=(*notes.lines(), _seeds_note(record)),
-    )
+    return Series(name, look, spec.floats(x), middle, low=low, high=high, note=note, **values)
 
 
 def _profiles(record: ReadoutsRecord, method: str, layers: int, notes: Notes) -> Chart:
@@ -167,42 +165,21 @@ def _profiles(record: ReadoutsRecord, method: str, layers: int, notes: Notes) ->
     marked = tuple(place for place, level in enumerate(levels) if level % 2.5 == 0)
     series = []
     for layer in range(1, layers + 1) if models else ():
-        look = spec.in_order(layer, SEEDED_LAYERS[-1], width=1.5 if layer == layers else 0.8)
-        rows = [model.profile[layer - 1] for model in models]
-        series.append(_over_seeds(f"after layer {layer}", look, levels, rows, bars=False, marked=marked))
-    return Chart(
-        f"{layers} layers",
-        Axis(spec.NOISE_LEVEL, (0, levels[-1]), ticks=(0, 5, 10)),
-        Axis(spec.LOSS, _PROFILE_RANGE, log=True),
-        tuple(series),
-        shades=spec.trained_on(record.noise),
-        remark="" if models else "no record",
-    )
-
-
-# --- the first picture of the page -----------------------------------------------------------------------------------
+        rows, look = [model.profile[layer - 1] for model in models], _layer_look(layer, 1.5 if layer == layers else 0.8)
+        series.append(_over_seeds(f"after layer {layer}", look, levels, rows, marked=marked))
+    x, y = Axis(spec.NOISE_LEVEL, (0, levels[-1]), ticks=(0, 5, 10)), Axis(spec.LOSS, _PROFILE_RANGE, log=True)
+    remark, shades = "" if models else "no record", spec.trained_on(record.noise)
+    return Chart(f"{layers} layers", x, y, tuple(series), shades=shades, remark=remark)
 
 
 def one_model(results: Results) -> Figure:
     """What one model would answer after each of its own layers, beside the baselines: the first picture of the page."""
-    record = _readouts(results)
-    model = max(record.models, key=lambda one: (one.layers == LAYERS[-1], list(KINDS).index(one.method), -one.seed))
-    depths = range(1, model.layers + 1)
-    name = f"{METHODS[model.method].label} {model.layers}"
-    series = [spec.method_series(model.method, name=name, x=spec.floats(depths), y=tuple(model.adjusted))]
-    series += [one for method in RIDGES for one in _baseline(results, method, record.noise)]
+    record, table, kinds = _readouts(results), table_or_none(results), list(KINDS)
+    model = max(record.models, key=lambda one: (one.layers == LAYERS[-1], kinds.index(one.method), -one.seed))
+    name, depths = f"{METHODS[model.method].label} {model.layers}", range(1, model.layers + 1)
+    own = spec.method_series(model.method, name=name, x=spec.floats(depths), y=model.adjusted)
+    levels = (baseline(table, method, record.noise) for method in RIDGES)
     title = f"One model, {name}, read out after each of its layers, {spec.prior_title(record.noise)}"
-    chart = Chart(title, spec.layer_axis(depths, "read out after layer"), Axis(spec.LOSS, log=True), tuple(series))
-    limit = [one.level for one in _baseline(results, "bayes", record.noise)]
-    return Figure((View("", (Row((with_floor(chart, *limit),)),)),), (spec.WIDTH / 2, 2.6))
-
-
-def _baseline(results: Results, method: str, noise: str) -> list[Series]:
-    """The level of a baseline; nothing if Table 1 does not have it, or no axis can hold it."""
-    try:
-        entry = results.table1.entry(method, None, noise)
-    except MissingRecordError:
-        return []
-    return (
-        [spec.method_series(method, level=entry.adjusted_loss)] if entry and spec.showable(entry.adjusted_loss) else []
-    )
+    axes = spec.layer_axis(depths, _AFTER), Axis(spec.LOSS, log=True)
+    chart = Chart(title, *axes, (own, *(level for level in levels if level)))
+    return spec.panels_figure([with_floor(chart, baseline(table, "bayes", record.noise))], (3.6, 2.6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +13,8 @@ from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
 from ridgeformer.plots.specification import Axis, Chart, Figure, Notes, Row, Series, View
 from ridgeformer.reproduction.cells import DEPTH, EVERY_DEPTH, LAYERS, PRIORS, SEEDED_PRIOR
-from ridgeformer.reproduction.records import ProfilePanel, ProfilesRecord
-from ridgeformer.reproduction.results import Results
+from ridgeformer.reproduction.records import METHODS, ProfilesRecord
+from ridgeformer.reproduction.results import MissingRecordError, Results
 from ridgeformer.reproduction.table1 import Entry, Table1
 
 UNIFORM = tuple(noise for noise in PRIORS if noise.startswith("uniform"))
@@ -29,7 +29,6 @@ would be better, which costs d/2 = 5."""
 _UNADJUSTED_HIGH = 5.5  # a little above the 5 that predicting zero costs
 _TICK_STEPS = ((1, 0.5), (4, 1), (math.inf, 2))
 """Distances of ticks for noise levels up to these."""
-_DEPTHS = (*EVERY_DEPTH, DEPTH)
 _LAYERS_CAPTION = "Adjusted loss (log scale) against the number of layers, with 95 % intervals."
 _PROFILE_CAPTION = (
     "Adjusted loss (log scale) against the noise level σ; the shaded levels are those of the training. A line that "
@@ -45,9 +44,10 @@ def figure_1(results: Results) -> Figure:
     table, notes = results.table1, Notes()
     if not any(entry.trained and entry.noise in UNIFORM for entry in table.entries):
         raise results.nothing("table1", "models for uniform noise")
-    charts = tuple(layer_chart(table, noise, notes) for noise in UNIFORM)
-    view = View("", (Row(charts, columns=4),))
-    return Figure((view,), (spec.WIDTH, 3.9), (*spec.method_keys(charts), PAPER), _LAYERS_CAPTION, notes=notes.lines())
+    charts = [layer_chart(table, noise, notes) for noise in UNIFORM]
+    legend = (*spec.method_keys(charts), PAPER)
+    size = (spec.WIDTH, 3.9)
+    return spec.panels_figure(charts, size, 4, legend=legend, caption=_LAYERS_CAPTION, notes=notes.lines())
 
 
 def layer_chart(table: Table1, noise: str, notes: Notes) -> Chart:
@@ -56,18 +56,20 @@ def layer_chart(table: Table1, noise: str, notes: Notes) -> Chart:
     for method in KINDS:
         rows = {layers: entry for layers in LAYERS if (entry := table.entry(method, layers, noise)) is not None}
         if len(rows) < len(LAYERS):
-            gone = [str(layers) for layers in LAYERS if layers not in rows]
-            notes.add(title, f"{METHODS[method].label} {' '.join(gone)}")
+            notes.add(title, " ".join([METHODS[method].label, *(str(k) for k in LAYERS if k not in rows)]))
         series += model_series(method, rows)
     limit = table.entry("bayes", None, noise)
-    if limit is not None and limit.adjusted_loss < _ROUNDING:
-        remark = "all ridge regressions\nand the Bayes limit: 0"
-    else:
-        remark = ""
-        series += _ridge_levels(table, noise, notes)
-    return with_floor(
-        Chart(title, spec.layer_axis(LAYERS), Axis(spec.LOSS, log=True), tuple(series), remark=remark), limit
-    )
+    without_noise = limit is not None and limit.adjusted_loss < _ROUNDING
+    for method in () if without_noise else (*RIDGES, "bayes"):
+        level = baseline(table, method, noise)
+        if level is None:
+            notes.add(title, METHODS[method].label)
+        elif method in RIDGES:
+            series += [level, *_printed_level(table.entry(method, None, noise), level)]
+    chart = Chart(title, spec.layer_axis(LAYERS), Axis(spec.LOSS, log=True), tuple(series))
+    if without_noise:
+        chart = replace(chart, remark="all ridge regressions\nand the Bayes limit: 0")
+    return with_floor(chart, None if without_noise else baseline(table, "bayes", noise))
 
 
 def model_series(method: str, rows: dict[int, Entry], heads: int = 1, joined: bool = False) -> list[Series]:
@@ -77,55 +79,55 @@ def model_series(method: str, rows: dict[int, Entry], heads: int = 1, joined: bo
     """
     if not rows:
         return []
-    name, look, keys = METHODS[method].label, METHODS[method].look, [METHODS[method].label]
     depths: Sequence[int] = sorted(rows) if joined else range(min(rows), max(rows) + 1)
+    name, look = METHODS[method].label, METHODS[method].look
+    keys = (name,) if heads == 1 else (name, f"{heads} heads")
     if heads > 1:
-        keys.append(f"{heads} heads")
         name, look = f"{name}, {heads} heads", replace(look, marker=_HEAD_MARKERS.get(heads, "h"))
     loss = spec.floats(rows[depth].adjusted_loss if depth in rows else math.nan for depth in depths)
     error = spec.floats(rows[depth].standard_error if depth in rows else math.nan for depth in depths)
+    ours = Series(name, look, spec.floats(depths), loss, bars=True, points=heads > 1, keys=keys)
+    ours = replace(ours, **spec.interval(loss, error))
     printed = {depth: entry.printed for depth, entry in rows.items() if entry.printed}
-    ours = Series(
-        name,
-        look,
-        spec.floats(depths),
-        loss,
-        **spec.interval(loss, error),
-        bars=True,
-        points=heads > 1,
-        keys=tuple(keys),
-        note=tuple(f"paper: {printed[depth]:g}" if depth in printed else "" for depth in depths) if printed else "",
-    )
     if not printed:
         return [ours]
-    marks = spec.floats(printed), spec.floats(value or 0.0 for value in printed.values())
-    return [Series(f"{name}, paper", look, *marks, points=True, hollow=True, keys=(name, PAPER.name)), ours]
+    notes = tuple(f"paper: {printed[depth]:g}" if depth in printed else "" for depth in depths)
+    return [_hollow(name, look, printed.items()), replace(ours, note=notes)]
 
 
-def _ridge_levels(table: Table1, noise: str, notes: Notes) -> list[Series]:
-    """The baselines, and the paper's numbers as a mark at the right end."""
-    series = []
-    for method in RIDGES:
-        entry = table.entry(method, None, noise)
-        if entry is None or not spec.showable(entry.adjusted_loss):
-            notes.add(spec.prior_title(noise), METHODS[method].label)
-            continue
-        series.append(spec.method_series(method, level=entry.adjusted_loss))
-        if entry.printed:
-            look, name = replace(METHODS[method].look, marker="D"), METHODS[method].label
-            mark = (LAYERS[-1] + 0.3,), (entry.printed,)
-            series.append(Series(f"{name}, paper", look, *mark, points=True, hollow=True, keys=(name, PAPER.name)))
-    if table.entry("bayes", None, noise) is None:
-        notes.add(spec.prior_title(noise), METHODS["bayes"].label)
-    return series
+def _hollow(name: str, look: Look, points: Iterable[tuple[float, float]]) -> Series:
+    """What the paper has printed."""
+    x, y = map(spec.floats, zip(*points, strict=True))
+    return Series(f"{name}, paper", look, x, y, points=True, hollow=True, keys=(name, PAPER.name))
 
 
-def with_floor(chart: Chart, limit: Entry | float | None = None) -> Chart:
-    """The chart with limits of its loss axis, and with the Bayes limit as floor if an axis can hold it."""
-    value = limit.adjusted_loss if isinstance(limit, Entry) else math.nan if limit is None else limit
-    values = [*(y for one in chart.series for y in (*one.y, one.level or math.nan)), value]
-    floor = spec.method_series("bayes", level=value) if spec.showable(value) and value >= _ROUNDING else None
-    return replace(chart, y=replace(chart.y, limits=spec.bounds(values if floor else values[:-1])), floor=floor)
+def _printed_level(entry: Entry | None, level: Series) -> list[Series]:
+    """The paper's number for a baseline, as a mark at the right end."""
+    if entry is None or not entry.printed:
+        return []
+    return [_hollow(level.name, replace(level.look, marker="D"), [(LAYERS[-1] + 0.3, entry.printed)])]
+
+
+def table_or_none(results: Results) -> Table1 | None:
+    """Table 1, if it is there."""
+    try:
+        return results.table1
+    except MissingRecordError:
+        return None
+
+
+def baseline(table: Table1 | None, method: str, noise: str) -> Series | None:
+    """The level of a baseline; None if the table does not have it, or no axis can hold it."""
+    entry = None if table is None else table.entry(method, None, noise)
+    shown = entry is not None and spec.showable(entry.adjusted_loss)
+    return spec.method_series(method, level=entry.adjusted_loss) if entry and shown else None
+
+
+def with_floor(chart: Chart, floor: Series | None) -> Chart:
+    """The chart with the Bayes limit as floor, and with limits of its loss axis that hold everything."""
+    levels = (one.level or math.nan for one in (*chart.series, floor) if one)
+    limits = spec.bounds((*levels, *(y for one in chart.series for y in one.y)))
+    return replace(chart, y=replace(chart.y, limits=limits), floor=floor)
 
 
 # --- loss against the noise level ------------------------------------------------------------------------------------
@@ -134,10 +136,10 @@ def with_floor(chart: Chart, limit: Entry | float | None = None) -> Chart:
 def figure_2(results: Results) -> Figure:
     """Loss against σ: models of seven layers for every σmax, and of 2 to 7 layers for σmax = 5."""
     record, notes = _uniform_profiles(results), Notes()
-    by_noise = [profile_chart(record, noise, DEPTH, spec.prior_title(noise), notes) for noise in UNIFORM]
-    rows = Row(tuple(by_noise), f"{DEPTH} layers", 4), _depth_row(record, SEEDED_PRIOR, notes)
-    charts = [*by_noise, *rows[1].panels]
-    return Figure((View("", rows),), (spec.WIDTH, 5.4), spec.method_keys(charts), _PROFILE_CAPTION, notes=notes.lines())
+    charts = [profile_chart(record, noise, DEPTH, spec.prior_title(noise), notes) for noise in UNIFORM]
+    rows = Row(tuple(charts), spec.layers_text(DEPTH), 4), _depth_row(record, SEEDED_PRIOR, notes)
+    legend = spec.method_keys(charts)
+    return Figure((View("", rows),), (spec.WIDTH, 5.4), legend, _PROFILE_CAPTION, notes=notes.lines())
 
 
 def figure_3(results: Results) -> Figure:
@@ -147,13 +149,11 @@ def figure_3(results: Results) -> Figure:
         raise results.nothing("table1", "models for categorical noise")
     first: list[Chart] = []
     for noise in CATEGORICAL:
-        first.append(layer_chart(table, noise, notes))
-        first.append(profile_chart(record, noise, DEPTH, f"{spec.prior_title(noise)}, {DEPTH} layers", notes))
+        title = f"{spec.prior_title(noise)}, {spec.layers_text(DEPTH)}"
+        first += layer_chart(table, noise, notes), profile_chart(record, noise, DEPTH, title, notes)
     rows = Row(tuple(first)), *(_depth_row(record, noise, notes) for noise in CATEGORICAL)
-    legend = (*spec.method_keys(first), PAPER)
-    return Figure(
-        (View("", rows),), (spec.WIDTH, 5.4), legend, f"{_LAYERS_CAPTION} {_PROFILE_CAPTION}", notes=notes.lines()
-    )
+    legend, caption = (*spec.method_keys(first), PAPER), f"{_LAYERS_CAPTION} {_PROFILE_CAPTION}"
+    return Figure((View("", rows),), (spec.WIDTH, 5.4), legend, caption, notes=notes.lines())
 
 
 def figure_6(results: Results) -> Figure:
@@ -161,8 +161,8 @@ def figure_6(results: Results) -> Figure:
     record, notes = _uniform_profiles(results), Notes()
     charts = [profile_chart(record, noise, DEPTH, spec.prior_title(noise), notes, unadjusted=True) for noise in UNIFORM]
     caption = "Loss (not adjusted) against the noise level σ; the shaded levels are those of the training."
-    view = View("", (Row(tuple(charts), columns=4),))
-    return Figure((view,), (spec.WIDTH, 3.7), spec.method_keys(charts), caption, notes=notes.lines())
+    legend, size = spec.method_keys(charts), (spec.WIDTH, 3.7)
+    return spec.panels_figure(charts, size, 4, legend=legend, caption=caption, notes=notes.lines())
 
 
 def _uniform_profiles(results: Results) -> ProfilesRecord:
@@ -173,44 +173,35 @@ def _uniform_profiles(results: Results) -> ProfilesRecord:
 
 
 def _depth_row(record: ProfilesRecord, noise: str, notes: Notes) -> Row:
-    charts = (profile_chart(record, noise, layers, f"{layers} layers", notes) for layers in _DEPTHS)
+    depths = (*EVERY_DEPTH, DEPTH)
+    charts = (profile_chart(record, noise, depth, spec.layers_text(depth), notes) for depth in depths)
     return Row(tuple(charts), spec.prior_title(noise))
 
 
 def profile_chart(
     record: ProfilesRecord, noise: str, layers: int, title: str, notes: Notes, unadjusted: bool = False
 ) -> Chart:
-    """All kinds of model of one depth and all baselines against σ, for one prior."""
+    """All kinds of model of one depth, with 95 % intervals, and all baselines against σ, for one prior."""
     where = f"{spec.prior_title(noise)} {layers} layers"
     y = Axis("loss", (0, _UNADJUSTED_HIGH)) if unadjusted else Axis(spec.LOSS, _RANGE, log=True)
     panel = record.panel(noise)
     if panel is None:
         notes.add(where, "everything")
         return Chart(title, Axis(spec.NOISE_LEVEL, (0, 1)), y, (), remark="no record")
+    whole = tuple(place for place, level in enumerate(panel.levels) if level == int(level))
     series = []
     for method in ("bayes", *RIDGES, *KINDS):
-        one = _profile(panel, method, layers if method in KINDS else None, unadjusted)
-        if one is None:
-            notes.add(where, METHODS[method].label)
-        else:
-            series.append(one)
+        label, found = METHODS[method].label, panel.find(method, layers if method in KINDS else None)
+        if found is None:
+            notes.add(where, label)
+            continue
+        # At one level of σ it is no limit: it is the best on average over the levels of the prior.
+        name = "Bayes predictor" if method == "bayes" else label
+        values = found.unadjusted if unadjusted else found.adjusted
+        one = spec.method_series(method, name=name, x=panel.levels, y=values, marked=whole, keys=(label,))
+        has_interval = method in KINDS and not unadjusted
+        series.append(replace(one, **spec.interval(values, found.standard_error)) if has_interval else one)
     highest = panel.levels[-1]
     step = next(step for most, step in _TICK_STEPS if highest <= most)
     x = Axis(spec.NOISE_LEVEL, (0, highest), ticks=spec.floats(np.arange(0, highest + 0.1, step)))
     return Chart(title, x, y, tuple(series), shades=spec.trained_on(noise))
-
-
-def _profile(panel: ProfilePanel, method: str, layers: int | None, unadjusted: bool) -> Series | None:
-    """One predictor, if it is there; models have 95 % intervals."""
-    found = panel.find(method, layers)
-    if found is None:
-        return None
-    values: Sequence[float] = found.unadjusted if unadjusted else found.adjusted
-    whole = tuple(place for place, level in enumerate(panel.levels) if level == int(level))
-    # At one level of σ it is no limit: it is the best on average over the levels of the prior.
-    name = "Bayes predictor" if method == "bayes" else METHODS[method].label
-    series = spec.method_series(
-        method, name=name, x=panel.levels, y=tuple(values), marked=whole, keys=(METHODS[method].label,)
-    )
-    with_interval = method in KINDS and not unadjusted
-    return replace(series, **spec.interval(values, found.standard_error)) if with_interval else series

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize, SymLogNorm
 from matplotlib.figure import Figure as Picture
-from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
@@ -29,12 +29,13 @@ from ridgeformer.core.registry import Look
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, one_of
 from ridgeformer.plots.figures import FIGURES
-from ridgeformer.plots.specification import Axis, Chart, Comparison, Figure, HeatMap, Panel, Row, Series
+from ridgeformer.plots.specification import Axis, Chart, Comparison, Figure, HeatMap, Panel, Series
 from ridgeformer.reproduction.results import MissingRecordError, Results
 
 FORMATS = ("svg", "png", "pdf")
 _ORDERED = "cividis"  # for things in order, such as layers: lightness grows evenly, for all kinds of sight
 _DIVERGING = "PuOr"  # for signed entries and for ratios; what grey cannot show is written into the cells
+_TICK_SIZES = {"labelsize": 6.5, "major.size": 2.5, "minor.size": 1.5, "major.pad": 2.0}
 _RC = {
     "font.size": 7.0,
     "axes.titlesize": 7.5,
@@ -48,14 +49,7 @@ _RC = {
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.minor.size": 0.0,
-    "ytick.minor.size": 1.5,
-    "xtick.major.pad": 2.0,
-    "ytick.major.pad": 2.0,
+    **{f"{axis}tick.{name}": size for axis in "xy" for name, size in _TICK_SIZES.items()},
     "legend.frameon": False,
     "legend.fontsize": 7.0,
     "legend.handlelength": 2.4,
@@ -78,7 +72,7 @@ _TICKS = ((0.7, (1, 1.5, 2, 3, 4, 5, 6, 8)), (1.6, (1, 2, 5)), (2.3, (1, 3)), (m
 """Decades of a logarithmic axis, and what is labelled in each if there are fewer."""
 _PLAIN_DECADES = 6  # up to which labels are 0.01 rather than a power of ten
 _MOST_TICKS = 16  # at whole numbers
-_MOST_KEYS = 6  # of a legend beside each other
+_DARK = 0.7  # strength of a colour from which text on it is white
 _LINEAR_SHARE = 1 / 30  # of the largest entry of a heat map, up to which colours grow linearly
 _RATIO_TICKS = (0.7, 0.8, 1, 1.2, 1.5, 2, 3, 4)
 
@@ -164,28 +158,27 @@ def render(figure: Figure) -> Picture:
         picture = Picture(figsize=figure.size, layout=layout)
         FigureCanvasAgg(picture)
         grid = picture.add_gridspec(len(lines), columns)
-        image = None
         for at, (width, title, panels) in enumerate(lines):
+            # Where the next line has the same titles or x axes, one of them says it.
             same_titles = at > 0 and _all("title", panels) == _all("title", lines[at - 1][2])
             same_x = at + 1 < len(lines) and _all("x", panels) == _all("x", lines[at + 1][2])
             span = columns // width
             for place, panel in enumerate(panels):
                 axes = picture.add_subplot(grid[at, span * place : span * (place + 1)])
+                if isinstance(panel, Comparison):
+                    _comparison(axes, panel)
+                    continue
                 axes.set_title("" if same_titles else _literal(panel.title))
                 if isinstance(panel, HeatMap):
-                    image = _heat_map(axes, panel)
-                elif isinstance(panel, Comparison):
-                    axes.set_title("")
-                    _comparison(axes, panel)
-                else:
-                    _chart(axes, panel)
-                    _outer_labels(axes, panel, panels[:place], title, same_x)
-                    if not figure.legend and any(one.name for one in panel.series):
-                        axes.legend(handles=_handles(panel.series), loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        if image is not None:
-            _colour_bar(picture, image, next(p for p in figure.panels if isinstance(p, HeatMap)))
-            if figure.single:
-                picture.suptitle(_literal(figure.views[0].name), fontsize=8)
+                    _heat_map(axes, panel)
+                    continue
+                _chart(axes, panel)
+                _outer_labels(axes, panel, panels[:place], title, same_x)
+                if not figure.legend:
+                    axes.legend(handles=_handles(panel.series), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        if isinstance(figure.panels[0], HeatMap):
+            _colour_bar(picture, figure.panels[0])
+            picture.suptitle(_literal(figure.views[0].name), fontsize=8)
         if figure.legend:
             _legend_below(picture, _handles(figure.legend))
     return picture
@@ -195,52 +188,38 @@ def _lines(figure: Figure) -> list[tuple[int, str, Sequence[Panel]]]:
     """Panels line by line, each with the number of panels that its line has room for and what it is called."""
     views = figure.views[:1] if figure.single else figure.views
     if all(len(view.rows) == 1 and len(view.rows[0].panels) == 1 for view in views):
-        panels = tuple(view.rows[0].panels[0] for view in views)
-        return [(len(panels), "", panels)]
-    several = len(views) > 1
-    rows: Iterator[tuple[str, Row]] = (
-        (view.name if several else row.title, row) for view in views for row in view.rows
-    )
+        return [(len(views), "", [view.rows[0].panels[0] for view in views])]
     lines: list[tuple[int, str, Sequence[Panel]]] = []
-    for title, row in rows:
-        width = row.columns or len(row.panels)
-        lines += [(width, title, row.panels[at : at + width]) for at in range(0, len(row.panels), width)]
+    for view in views:
+        for row in view.rows:
+            width, title = row.columns or len(row.panels), view.name if len(views) > 1 else row.title
+            lines += [(width, title, row.panels[at : at + width]) for at in range(0, len(row.panels), width)]
     return lines
 
 
 def _all(name: str, panels: Sequence[Panel]) -> list[Any]:
-    """Titles or x axes of a line: where the next line has the same, one of them says it."""
     return [getattr(panel, name, None) for panel in panels]
 
 
 def _outer_labels(axes: Axes, chart: Chart, left: Sequence[Panel], title: str, said_below: bool) -> None:
     """Labels at the left and at the bottom only, and numbers at the left only where panels share their y axis."""
-    if said_below:
-        axes.tick_params(labelbottom=False)
-    else:
-        axes.set_xlabel(chart.x.label)
-    if not left:
-        axes.set_ylabel(f"{title}\n{chart.y.label}" if title else chart.y.label)
-    elif isinstance(left[-1], Chart) and chart.y.limits and left[-1].y.limits == chart.y.limits:
-        axes.tick_params(labelleft=False)
-    elif isinstance(left[-1], Chart) and left[-1].y.label != chart.y.label:
-        axes.set_ylabel(chart.y.label)
+    before = left[-1].y if left and isinstance(left[-1], Chart) else None
+    axes.set_xlabel("" if said_below else chart.x.label)
+    axes.tick_params(labelbottom=not said_below, labelleft=before is None or not before.limits or before != chart.y)
+    if before is None or before.label != chart.y.label:
+        axes.set_ylabel(f"{title}\n{chart.y.label}" if title and not left else chart.y.label)
 
 
 def _handles(series: Sequence[Series]) -> list[Line2D]:
     """Entries of a legend, each name once."""
     named = {one.name: one for one in reversed(series) if one.name and not one.faint}
-    return [Line2D([], [], **_style(one), label=_literal(one.name)) for one in reversed(list(named.values()))]
+    return [Line2D([], [], **_style(one), label=_literal(one.name)) for one in reversed(named.values())]
 
 
 def _legend_below(picture: Picture, handles: Sequence[Line2D]) -> None:
-    """One legend for all panels, below them, to be read line by line, of about equal lines."""
-    width, texts = 0.0, 0.0
-    for handle in handles:
-        texts += 0.5 + 0.052 * len(str(handle.get_label()))  # inches: a handle, and letters of 7 points
-    width = picture.get_figwidth()
-    lines = max(1, math.ceil(texts / width))
-    columns = -(-len(handles) // lines)
+    """One legend for all panels, below them, to be read line by line, in lines of about the same length."""
+    needed = sum(0.5 + 0.052 * len(str(handle.get_label())) for handle in handles)  # inches: a handle, and letters
+    columns = math.ceil(len(handles) / math.ceil(needed / picture.get_figwidth()))
     by_column = [handle for column in range(columns) for handle in handles[column::columns]]  # as Matplotlib fills it
     picture.legend(handles=by_column, loc="outside lower center", ncols=columns, columnspacing=1.4, handletextpad=0.5)
 
@@ -255,30 +234,30 @@ def _chart(axes: Axes, chart: Chart) -> None:
         else:
             axes.axvspan(low, high, color="#ececec", linewidth=0, zorder=0)
     if chart.floor is not None and chart.floor.level is not None and chart.y.limits:
-        span = {"facecolor": "#f2f2f2", "edgecolor": "#bbbbbb", "hatch": "/////", "linewidth": 0}
-        axes.axhspan(chart.y.limits[0], chart.floor.level, zorder=0.5, **span)
+        hatched: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": "#bbbbbb", "hatch": "/////", "linewidth": 0}
+        axes.axhspan(chart.y.limits[0], chart.floor.level, zorder=0.5, **hatched)
         _series(axes, chart.floor)
     for one in chart.series:
         _series(axes, one)
-    for matplotlib_axis, axis, name in ((axes.xaxis, chart.x, "x"), (axes.yaxis, chart.y, "y")):
-        _axis(axes, matplotlib_axis, axis, name)
+    _axis(axes, chart.x, "x")
+    _axis(axes, chart.y, "y")
     if chart.remark:
         axes.text(0.04, 0.05, chart.remark, transform=axes.transAxes, fontsize=6, color="#555555")
 
 
-def _axis(axes: Axes, drawn: Any, axis: Axis, name: str) -> None:
+def _axis(axes: Axes, axis: Axis, name: Literal["x", "y"]) -> None:
     """Scale, limits and ticks."""
+    drawn = axes.xaxis if name == "x" else axes.yaxis
     if axis.linear_below:
-        getattr(axes, f"set_{name}scale")("symlog", linthresh=axis.linear_below)
+        axes.set(**{f"{name}scale": "symlog"})
     elif axis.log:
-        getattr(axes, f"set_{name}scale")("log")
+        axes.set(**{f"{name}scale": "log"})
     if axis.limits is not None:
-        low, high = axis.limits
-        getattr(axes, f"set_{name}lim")(low - 0.4 * axis.whole, high + 0.4 * axis.whole)
+        room = 0.4 * axis.whole
+        axes.set(**{f"{name}lim": (axis.limits[0] - room, axis.limits[1] + room)})
     if axis.ticks:
         drawn.set_ticks(axis.ticks, [_literal(text) for text in axis.names] or None)
-        if axis.names:
-            axes.grid(axis=name, visible=False)  # type: ignore[arg-type]
+        axes.grid(axis=name, visible=not axis.names)
     elif axis.whole and axis.limits is not None:
         ticks = range(round(axis.limits[0]), round(axis.limits[1]) + 1)
         drawn.set_ticks(ticks[:: 1 + len(ticks) // _MOST_TICKS])
@@ -354,8 +333,8 @@ def _colour(look: Look) -> Any:
 def _slanted(axes: Axes, text: str, x: float, y: float) -> None:
     """A name at a point, slanted so that neighbours do not meet."""
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}
-    where = {"xytext": (2, 4), "textcoords": "offset points", "ha": "left", "va": "bottom"}
-    axes.annotate(_literal(text), (x, y), **where, rotation=35, rotation_mode="anchor", fontsize=5.5, bbox=box)
+    turned: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "ha": "left", "va": "bottom"}
+    axes.annotate(_literal(text), (x, y), (2, 4), textcoords="offset points", **turned, fontsize=5.5, bbox=box)
 
 
 def _drawable(values: object) -> Array:
@@ -372,36 +351,36 @@ def _literal(text: str) -> str:
 # --- heat maps -------------------------------------------------------------------------------------------------------
 
 
-def _heat_map(axes: Axes, heat: HeatMap) -> AxesImage:
-    matrix, largest = np.array(heat.matrix), heat.largest
-    norm: Normalize
+def _norm(heat: HeatMap) -> Normalize:
     if heat.ratios:
-        norm = LogNorm(1 / largest, largest)
-        matrix = np.clip(np.nan_to_num(matrix, nan=largest, posinf=largest), 1 / largest, largest)
+        return LogNorm(1 / heat.largest, heat.largest)
+    return SymLogNorm(linthresh=heat.largest * _LINEAR_SHARE, vmin=-heat.largest, vmax=heat.largest)
+
+
+def _heat_map(axes: Axes, heat: HeatMap) -> None:
+    matrix, norm = np.array(heat.matrix), _norm(heat)
+    if heat.ratios:
+        matrix = np.clip(np.nan_to_num(matrix, nan=heat.largest), 1 / heat.largest, heat.largest)
     else:
-        norm = SymLogNorm(linthresh=largest * _LINEAR_SHARE, vmin=-largest, vmax=largest)
         axes.axhline(len(matrix) - 1.5, color="black", linewidth=0.7)  # the row and the column of y
         axes.axvline(len(matrix) - 1.5, color="black", linewidth=0.7)
-    aspect = "auto" if heat.ratios else "equal"
-    image = axes.imshow(matrix, cmap=_DIVERGING, norm=norm, interpolation="nearest", aspect=aspect)
-    strength = np.abs(2 * np.asarray(norm(matrix)) - 1)
-    for i, row in enumerate(heat.texts):
-        for j, text in enumerate(row):
-            colour = "white" if strength[i, j] > 0.7 else "black"
-            axes.text(j, i, text, ha="center", va="center", fontsize=5.5, color=colour)
-    axes.xaxis.set_ticks([j for j, name in enumerate(heat.columns) if name], [name for name in heat.columns if name])
-    axes.yaxis.set_ticks([i for i, name in enumerate(heat.rows) if name], [_literal(n) for n in heat.rows if n])
+    axes.imshow(matrix, cmap=_DIVERGING, norm=norm, interpolation="nearest", aspect="auto" if heat.ratios else "equal")
+    dark = np.abs(2 * np.asarray(norm(matrix)) - 1) > _DARK
+    for (i, j), text in np.ndenumerate(np.array(heat.texts)):
+        axes.text(j, i, text, ha="center", va="center", fontsize=5.5, color="white" if dark[i, j] else "black")
+    for drawn, names in ((axes.xaxis, heat.columns), (axes.yaxis, heat.rows)):
+        drawn.set_ticks([k for k, name in enumerate(names) if name], [_literal(name) for name in names if name])
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[["top", "right"]].set_visible(True)
-    return image
 
 
-def _colour_bar(picture: Picture, image: AxesImage, heat: HeatMap) -> None:
-    bar = picture.colorbar(image, ax=picture.axes, shrink=0.85, pad=0.015, aspect=30)
+def _colour_bar(picture: Picture, heat: HeatMap) -> None:
+    colours = ScalarMappable(_norm(heat), _DIVERGING)
+    bar = picture.colorbar(colours, ax=picture.axes, shrink=0.85, pad=0.015, aspect=30)
     shares = (-1, -0.3, -0.1, 0, 0.1, 0.3, 1)
     ticks = (1 / heat.largest, 1, heat.largest) if heat.ratios else [share * heat.largest for share in shares]
-    bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
+    bar.set_ticks(list(ticks), labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
     bar.ax.minorticks_off()
     bar.set_label(heat.scale)
 
@@ -411,35 +390,31 @@ def _colour_bar(picture: Picture, image: AxesImage, heat: HeatMap) -> None:
 
 def _comparison(axes: Axes, table: Comparison) -> None:
     """A row of dots for each condition, with 95 % intervals; what is beyond the edge is named there."""
-    low, edge = table.limits
+    (low, edge), rows = table.limits, range(len(table.rows))
     offsets = 0.84 * ((np.arange(len(table.columns)) + 0.5) / len(table.columns) - 0.5)
-    for row in range(0, len(table.rows), 2):
+    for row in rows[::2]:
         axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for series, failed, offset in zip(table.columns, table.failed, offsets, strict=True):
+        style = _style(series) | {"linestyle": "none", "markersize": 4, "elinewidth": 0.8}
         for row, ratio in enumerate(series.x):
-            beyond = not ratio <= edge
-            interval = np.abs(np.array([[series.low[row]], [series.high[row]]]) - ratio)
-            style = _style(series) | {"linestyle": "none", "markersize": 4}
-            style |= {"fillstyle": "none" if failed[row] else "full"}
+            ends = np.abs(np.array([[series.low[row]], [series.high[row]]]) - ratio)
+            style["fillstyle"] = "none" if failed[row] else "full"
             label = "_another row" if row else _literal(series.name)
-            error = None if beyond or not np.isfinite(interval).all() else interval
-            axes.errorbar([min(ratio, edge)], [row + offset], xerr=error, **style, elinewidth=0.8, label=label)
-    for row in range(len(table.rows)):
+            bar = ends if ratio <= edge and np.isfinite(ends).all() else None
+            axes.errorbar([min(ratio, edge)], [row + offset], xerr=bar, **style, label=label)
+    for row in rows:
         far = [place for place, one in enumerate(table.columns) if not one.x[row] <= edge]
         if far:
-            texts = ", ".join(_ratio_text(table.columns[place].x[row]) for place in far)
-            where = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 6.5}
-            axes.annotate(f"→ {texts}", (edge, row + float(offsets[far].mean())), **where)
+            text = "→ " + ", ".join(_ratio_text(table.columns[place].x[row]) for place in far)
+            at = edge, row + float(offsets[far].mean())
+            axes.annotate(text, at, (5, 0), textcoords="offset points", va="center", fontsize=6.5)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(table.rows)), [_literal(name) for name in table.rows])
-    axes.set_ylim(len(table.rows) - 0.5, -0.5)
-    axes.set_xscale("log")
-    axes.set_xlim(low, edge * 1.6)
-    axes.set_xticks([ratio for ratio in _RATIO_TICKS if ratio >= low], minor=False)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    axes.set(xscale="log", xlim=(low, edge * 1.6), ylim=(len(rows) - 0.5, -0.5), xlabel=table.label)
+    axes.set_yticks(rows, [_literal(name) for name in table.rows])
+    shown = [ratio for ratio in _RATIO_TICKS if ratio >= low]
+    axes.set_xticks(shown, [f"{ratio:g}" for ratio in shown])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(table.label)
 
 
 def _ratio_text(ratio: float) -> str:

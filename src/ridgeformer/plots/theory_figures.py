@@ -53,12 +53,13 @@ def second_order_figure(curves: Curves) -> Figure:
     for place, (kappa, excesses) in enumerate(curves.excesses.items(), 1):
         look = in_order(place, len(curves.excesses))
         shown = [(layer, excess) for layer, excess in enumerate(excesses) if excess > _SMALLEST_EXCESS]
-        left.append(Series(f"κ = {kappa:g}", look, *map(floats, zip(*shown, strict=True))))
+        layers, values = map(floats, zip(*shown, strict=True))
+        left.append(Series(f"κ = {kappa:g}", look, layers, values))
         rows = [row for row in curves.iterations if row.kappa == kappa]
         for name, _, dashes in _ITERATIONS:
             counts = [getattr(row, name) for row in rows]
-            values = floats(math.nan if count is None else count for count in counts)
-            right.append(Series("", Look(look.colour, dashes), floats(row.epsilon for row in rows), values))
+            steps = floats(math.nan if count is None else count for count in counts)
+            right.append(Series("", Look(look.colour, dashes), floats(row.epsilon for row in rows), steps))
     epsilons = [row.epsilon for row in curves.iterations]
     accuracy = Axis("accuracy ε", (max(epsilons) * 1.5, min(epsilons) / 1.5), log=True)
     charts = [

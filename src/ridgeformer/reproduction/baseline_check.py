@@ -84,30 +84,15 @@ class BaselineReport(Record):
 
     def tables(self) -> tuple[TextTable, TextTable]:
         """Baselines against the paper, and the Bayes limit, for people to read."""
-        cells = [
-            (
-                cell.description,
-                cell.noise,
-                f"{cell.printed:g}",
-                f"{cell.measured:.5f}",
-                f"{cell.standard_error:.5f}",
-                f"{cell.printed_error:.4f}",
-                "yes" if cell.agrees else "within the paper's sampling error" if cell.agrees_as_sampled else "no",
-            )
-            for cell in self.cells
-        ]
-        limits = [
-            (
-                limit.noise,
-                f"{limit.loss:.5f}",
-                f"{limit.standard_error:.5f}",
-                limit.closest,
-                f"{limit.difference:.5f}",
-                f"{limit.difference_error:.5f}",
-                "over 2000" if limit.iterations is None else str(limit.iterations),
-            )
-            for limit in self.limits
-        ]
+        cells, limits = list[tuple[str, ...]](), list[tuple[str, ...]]()
+        for cell in self.cells:
+            agrees = "yes" if cell.agrees else "within the paper's sampling error" if cell.agrees_as_sampled else "no"
+            numbers = (f"{cell.printed:g}", f"{cell.measured:.5f}", f"{cell.standard_error:.5f}")
+            cells.append((cell.description, cell.noise, *numbers, f"{cell.printed_error:.4f}", agrees))
+        for limit in self.limits:
+            apart = (limit.closest, f"{limit.difference:.5f}", f"{limit.difference_error:.5f}")
+            steps = "over 2000" if limit.iterations is None else str(limit.iterations)
+            limits.append((limit.noise, f"{limit.loss:.5f}", f"{limit.standard_error:.5f}", *apart, steps))
         head = ("baseline", "σ", "printed", "measured", "± s.e.", "s.e. of the paper's estimate", "agrees")
         last = ("closest baseline", "paired difference", "± s.e.", "iterations of GD")
         return (

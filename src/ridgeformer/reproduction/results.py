@@ -59,20 +59,40 @@ class Results:
 
     folder: Path
 
-    table1 = cached_property(lambda self: self._read(Table1))
-    """Losses of all models and baselines."""
-    claims = cached_property(lambda self: self._read(ClaimsRecord))
-    """The paper's claims, judged."""
-    profiles = cached_property(lambda self: self._read(ProfilesRecord))
-    """Losses at fixed noise levels."""
-    readouts = cached_property(lambda self: self._read(ReadoutsRecord))
-    """Losses after each layer."""
-    weights = cached_property(lambda self: self._read(WeightsRecord))
-    """Weights of FULL models."""
-    training = cached_property(lambda self: self._read(TrainingRecord))
-    """Losses against training time."""
-    shift = cached_property(lambda self: self._read(ShiftRecord))
-    """Losses off the training distribution."""
+    @cached_property
+    def table1(self) -> Table1:
+        """Losses of all models and baselines."""
+        return self._read(Table1)
+
+    @cached_property
+    def claims(self) -> ClaimsRecord:
+        """The paper's claims, judged."""
+        return self._read(ClaimsRecord)
+
+    @cached_property
+    def profiles(self) -> ProfilesRecord:
+        """Losses at fixed noise levels."""
+        return self._read(ProfilesRecord)
+
+    @cached_property
+    def readouts(self) -> ReadoutsRecord:
+        """Losses after each layer."""
+        return self._read(ReadoutsRecord)
+
+    @cached_property
+    def weights(self) -> WeightsRecord:
+        """Weights of FULL models."""
+        return self._read(WeightsRecord)
+
+    @cached_property
+    def training(self) -> TrainingRecord:
+        """Losses against training time."""
+        return self._read(TrainingRecord)
+
+    @cached_property
+    def shift(self) -> ShiftRecord:
+        """Losses off the training distribution."""
+        return self._read(ShiftRecord)
 
     def nothing(self, record: str, wanted: str) -> MissingRecordError:
         """The error of a record that is there and holds nothing of what is ``wanted``."""

@@ -104,40 +104,33 @@ class TrialsRecord(Record):
 
     def tables(self) -> tuple[TextTable, TextTable]:
         """Times to target, and what the ingredients are worth, for people to read."""
-        targets = [
-            (
-                trial.name,
-                str(trial.seed),
-                f"{trial.evaluation.adjusted_loss:.4g}",
-                f"{trial.evaluation.standard_error:.1g}",
-                f"{trial.evaluation.maximum:.3g}",
-                f"{trial.seconds:.0f}",
-                f"{trial.target:g}",
-                f"{trial.allowed:g} s",
-                "yes" if trial.met else "no",
-                "" if trial.printed is None else f"{trial.printed:g}",
-            )
-            for trial in self.targets
-        ]
-        ablations = [
-            (
-                trial.name,
-                trial.what,
-                f"{trial.evaluation.adjusted_loss:.4g}",
-                f"{trial.evaluation.standard_error:.1g}",
-                f"{trial.evaluation.median:.4g}",
-                f"{trial.evaluation.maximum:.3g}",
-                f"{trial.seconds:.0f}",
-            )
-            for trial in self.ablations
-        ]
-        end = f"on {_SEQUENCES:,} fresh sequences"
-        head = ("model", "seed", "adjusted loss", "± s.e.", "largest", "seconds", "target", "within", "met", "paper")
-        other = ("model", "what", "adjusted loss", "± s.e.", "median", "largest", "seconds")
+        end, numbers = f"on {_SEQUENCES:,} fresh sequences", ("adjusted loss", "± s.e.")
+        head = ("model", "seed", *numbers, "largest", "seconds", "target", "within", "met", "paper")
+        other = ("model", "what", *numbers, "median", "largest", "seconds")
         return (
-            TextTable(f"Time to target, {end}", head, targets),
-            TextTable(f"What the ingredients are worth, {end}", other, ablations),
+            TextTable(f"Time to target, {end}", head, [_cells(trial, head) for trial in self.targets]),
+            TextTable(f"What the ingredients are worth, {end}", other, [_cells(t, other) for t in self.ablations]),
         )
+
+
+_CELLS: dict[str, Callable[[Trial], str]] = {
+    "model": lambda trial: trial.name,
+    "what": lambda trial: trial.what,
+    "seed": lambda trial: str(trial.seed),
+    "adjusted loss": lambda trial: f"{trial.evaluation.adjusted_loss:.4g}",
+    "± s.e.": lambda trial: f"{trial.evaluation.standard_error:.1g}",
+    "median": lambda trial: f"{trial.evaluation.median:.4g}",
+    "largest": lambda trial: f"{trial.evaluation.maximum:.3g}",
+    "seconds": lambda trial: f"{trial.seconds:.0f}",
+    "target": lambda trial: f"{trial.target:g}",
+    "within": lambda trial: f"{trial.allowed:g} s",
+    "met": lambda trial: "yes" if trial.met else "no",
+    "paper": lambda trial: "" if trial.printed is None else f"{trial.printed:g}",
+}
+
+
+def _cells(trial: Trial, head: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_CELLS[name](trial) for name in head)
 
 
 def run_trial(

@@ -19,8 +19,7 @@ from ridgeformer.theory.checks import Check, run_checks
 from ridgeformer.theory.curves import Curves, theory_curves
 from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models
 from ridgeformer.theory.momentum import MomentumLayer, momentum_layers
-from ridgeformer.theory.nonlinear_limit import reachable_cosine
-from ridgeformer.theory.second_order import layers_needed, second_order_network
+from ridgeformer.theory.second_order import second_order_network
 from ridgeformer.theory.step_size import StepSize, adaptive_step_network, effective_step_size
 from ridgeformer.theory.two_layer import two_layer_network
 
@@ -33,9 +32,7 @@ __all__ = [
     "adaptive_step_network",
     "effective_step_size",
     "implicit_models",
-    "layers_needed",
     "momentum_layers",
-    "reachable_cosine",
     "run_checks",
     "second_order_network",
     "theory_curves",

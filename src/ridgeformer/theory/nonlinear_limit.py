@@ -60,19 +60,7 @@ def output_cosines(model: LinearTransformer, X: Any, y: Any) -> Array:
 
 
 def reachable_cosine(X: Any, y: Any) -> Array:
-    """The largest |cosine| with x(1)² that any linear transformer can have in these contexts.
-
-    Parameters
-    ----------
-    X, y: contexts (batch, n, d) and (batch, n).
-
-    Returns (batch,): the cosine of x(1)² with its projection onto the span of the columns of X and y. Raises
-    `InputError` for arrays of other shapes, and for numbers that are not finite.
-
-    >>> X = np.random.default_rng(0).standard_normal((1, 2000, 3))
-    >>> bool(reachable_cosine(X, X @ np.ones(3)) < 0.1)
-    True
-    """
+    """(batch,): the largest |cosine| with x(1)² of anything in the span of the columns of X and y."""
     X, y = tokens_in_float64(X, y)
     # Columns that depend on the others (noise-free y, n < d) have no singular value: pinv leaves them out.
     columns = np.concatenate([X, y[..., None]], axis=-1)

@@ -81,17 +81,7 @@ def error_on_both_ends(kappa: float, layers: int) -> float:
 
 
 def layers_needed(kappa: float, epsilon: float) -> int:
-    """Layers of `second_order_network`: preconditioning layers, and one gradient step.
-
-    Parameters
-    ----------
-    kappa, epsilon: condition number κ ≥ 1 and accuracy 0 < ε < 1; others raise `InputError`.
-
-    Returns the number of layers.
-
-    >>> layers_needed(100.0, 1e-3), layers_needed(100.0, 1e-6), layers_needed(100.0, 1e-12)
-    (10, 11, 12)
-    """
+    """Layers of `second_order_network` for κ and ε: preconditioning layers, and one gradient step."""
     excess, epsilon = _check_kappa(kappa) - 1, _check_epsilon(epsilon)
     layers = 1
     while excess > 2 * epsilon / (1 - epsilon):  # κ > (1 + ε)/(1 − ε)

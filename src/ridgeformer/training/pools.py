@@ -68,7 +68,7 @@ def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> 
     gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + b * noise
     gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
     if examples <= weights.shape[1]:  # Σ has no inverse, or hardly one
-        oracle = Context(gram, examples).ridge(sigma**2)
+        oracle = Context.unchecked(gram, examples).ridge(sigma**2)
         return GramDraw(gram, weights, contexts.query, oracle)
     variance = sigma[:, None] ** 2
     system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
@@ -108,7 +108,7 @@ def mine(
     """
     rng = token_rng(seed, Purpose.MINE, step)
     worst = [] if memory is None else [memory]
-    pool_seed = int(token_rng(seed, Purpose.MINE, step).integers(2**63))
+    pool_seed = int(rng.integers(2**63))
     for draw in task.chunks(mining.pool * batch, pool_seed, Purpose.MINE, model.dtype):
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
         if mining.widen > 1.0:
@@ -121,7 +121,7 @@ def mine(
 
 def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
-    losses = adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
+    losses = adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
     return _rows(contexts, order)
 
@@ -159,7 +159,7 @@ def sifted_pool(
     hard: list[tuple[GramDraw, Array, Array]] = []
     rest: list[tuple[GramDraw, Array, Array]] = []
     for contexts, importance in _stretched_chunks(task, total, stretch, widen, seed, number):
-        share = importance * adjusted_losses(model, Context(contexts.gram, task.examples), contexts.oracle)
+        share = importance * adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
         for part, order in (
             (hard, np.argsort(-share, kind="stable")[:worst]),
             (rest, np.flatnonzero(rng.random(len(share)) < (count - worst) / total)),

@@ -152,7 +152,7 @@ def _single_head(model: LinearTransformer, layers: int) -> LinearTransformer:
 
 def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int, shake: int) -> LinearTransformer:
     """Random weights, or the model one layer less deep, perhaps shaken, behind a new layer that does almost nothing."""
-    fresh = LinearTransformer.init("gdpp", layers=depth, dim=1, seed=seed * 1000 + start, scale=0.1, dtype=np.float64)
+    fresh = LinearTransformer.init("gdpp", layers=depth, dim=1, seed=seed, start=start, scale=0.1, dtype=np.float64)
     if grown is None:
         return fresh
     shaken = start % 2 * _SHAKE

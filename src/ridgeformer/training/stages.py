@@ -79,8 +79,7 @@ class Stage:
         kind = self.kind or run.config.kind
         vector, memory, lowest = state.vector, state.memory, state.lowest
         if self.origin in ("init", "given"):
-            given = run.given if self.origin == "given" else None
-            model = run.fresh(kind, state.stage, self.init_scale) if given is None else run.adopt(given)
+            model = run.fresh(kind, state.stage, self.init_scale) if self.origin == "init" else run.adopt(run.given)
             vector, memory, lowest = flat(model), None, float("inf")
         elif self.origin == "best":
             vector = state.best_vector
@@ -181,23 +180,18 @@ class Run:
     def fresh(self, kind: str, number: int, scale: float) -> LinearTransformer:
         """Random weights, different ones for every ``number``."""
         config = self.config
-        return LinearTransformer.init(
-            kind,
-            layers=config.layers,
-            dim=config.dim,
-            heads=config.heads,
-            seed=config.seed * 1000 + number,
-            scale=scale,
-            dtype=config.dtype,
-        )
+        shape = {"layers": config.layers, "heads": config.heads, "dim": config.dim}
+        return LinearTransformer.init(kind, **shape, seed=config.seed, start=number, scale=scale, dtype=config.dtype)
 
-    def adopt(self, model: LinearTransformer) -> LinearTransformer:
+    def adopt(self, model: LinearTransformer | None) -> LinearTransformer:
         """``model`` as one of the run's kind, layers, heads and precision that computes the same function.
 
         New layers come first, where the tokens still are what the old first layer was trained on. A new layer or head
         has p = 0 and a small random q: with both at zero the gradient would vanish for ever.
         """
         config = self.config
+        if model is None:
+            raise InputError("This run starts from a given model, but none was given.")
         if model.dim != config.dim:
             raise InputError(f"The model to start from has {model.dim} features, the run has {config.dim}.")
         if model.layers > config.layers or model.heads > config.heads:
@@ -206,15 +200,7 @@ class Run:
                 f"{config.layers} and {config.heads}."
             )
         same_kind = model.embed(config.kind).astype(config.dtype)
-        fresh = LinearTransformer.init(
-            config.kind,
-            layers=config.layers,
-            dim=config.dim,
-            heads=config.heads,
-            seed=config.seed,
-            scale=_NEW_SCALE,
-            dtype=config.dtype,
-        )
+        fresh = self.fresh(config.kind, 0, _NEW_SCALE)
         parameters = {}
         for name, array in fresh.parameters.items():
             parameters[name] = np.zeros_like(array) if name in ("p", "P") else array.copy()

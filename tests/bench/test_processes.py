@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ridgeformer.bench.flops import multiply_adds
-from ridgeformer.core.gradient import reference_loss_and_gradient
+from ridgeformer.bench.processes import multiply_adds
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw
 
 
@@ -19,22 +19,18 @@ class Counter:
         self.count = 0
 
     def product(self, left: Array, right: Array, lower_only: bool = False) -> Array:
-        size = len(left)
-        out = np.zeros((size, size))
+        size, out = len(left), np.zeros_like(left)
         for i in range(size):
             for j in range(i + 1 if lower_only else size):
-                for k in range(size):
-                    out[i, j] += left[i, k] * right[k, j]
-                    self.count += 1
+                out[i, j] = self.inner(left[i], right[:, j])
         return np.tril(out) + np.tril(out, -1).T if lower_only else out
 
     def apply(self, matrix: Array, vector: Array) -> Array:
-        out = np.zeros(len(vector))
-        for i in range(len(vector)):
-            for j in range(len(vector)):
-                out[i] += matrix[i, j] * vector[j]
-                self.count += 1
-        return out
+        return np.array([self.inner(row, vector) for row in matrix])
+
+    def inner(self, left: Array, right: Array) -> float:
+        self.count += len(left)
+        return float(sum(left * right))
 
     def outer(self, column: Array, row: Array) -> Array:
         self.count += len(column) * len(row)
@@ -130,13 +126,13 @@ def test_multiply_adds_equals_the_count_of_a_gradient_by_loops(layers: int, head
     model = LinearTransformer.init("full", layers=layers, heads=heads, dim=dim, scale=0.2, dtype=np.float64)
     tokens, oracle = rng.standard_normal((4, dim + 1)), rng.standard_normal(dim)
     gram = tokens.T @ tokens
-    found = CountedGradient(*model.attention_matrices(), gram, oracle)
+    counted = CountedGradient(*model.attention_matrices(), gram, oracle)
     # The loops count only if they compute the right thing.
     contexts = GramDraw(gram[None], oracle[None], oracle[None], oracle[None])
-    expected = reference_loss_and_gradient(model, contexts, exact=True)[1]
-    np.testing.assert_allclose(found.P_gradient, expected.parameters["P"], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.Q_gradient, expected.parameters["Q"], rtol=1e-9, atol=1e-12)
-    assert multiply_adds(layers, heads, dim + 1) == found.counter.count
+    expected = losses_and_gradient_on(model, contexts, backend="reference")[1]
+    np.testing.assert_allclose(counted.P_gradient, expected.parameters["P"], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(counted.Q_gradient, expected.parameters["Q"], rtol=1e-9, atol=1e-12)
+    assert multiply_adds(layers, heads, dim + 1) == counted.counter.count
 
 
 def test_multiply_adds_of_the_usual_step_is_50_products_and_9_halves_and_vectors() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.bench import BenchConfig, step
-from ridgeformer.bench.step import NOT_INSTALLED, check_competitor, given_tokens, step_rows
-from ridgeformer.bench.token_losses import TOKEN_LOSSES, gram_loss
+from ridgeformer.bench import BenchConfig
+from ridgeformer.bench.competitors import TOKEN_LOSSES, Jax, Torch, gram_loss
+from ridgeformer.bench.step import NOT_INSTALLED, check_competitor, evaluate_rows, given_tokens, step_rows
 from support import relative_error
 
 LOSSES = {**TOKEN_LOSSES, "Gram space": gram_loss}
@@ -23,21 +23,17 @@ TOLERANCE = 1e-5
 
 
 @pytest.fixture(params=["jax", "torch"])
-def competitor(request: pytest.FixtureRequest) -> ModuleType:
+def competitor(request: pytest.FixtureRequest) -> Jax | Torch:
     pytest.importorskip(request.param, reason=f"{request.param} is not installed; it is part of ridgeformer[bench]")
-    if request.param == "jax":
-        from ridgeformer.bench import competitors_jax
-
-        return competitors_jax
-    from ridgeformer.bench import competitors_torch
-
-    return competitors_torch
+    return Jax() if request.param == "jax" else Torch()
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_competitor_on_given_tokens_has_our_loss_and_gradient(competitor: ModuleType, name: str) -> None:
+def test_competitor_on_given_tokens_has_our_loss_and_gradient(competitor: Jax | Torch, name: str) -> None:
     tokens, target, contexts = given_tokens(TASK, batch=33)
-    losses, ours = rf.losses_and_gradient_on(MODEL.astype(np.float64), contexts, "sampled", backend="reference")
+    losses, ours = rf.losses_and_gradient_on(
+        MODEL.astype(np.float64), contexts, objective="sampled", backend="reference"
+    )
     loss, P_gradient, Q_gradient = competitor.loss_and_gradient_on(MODEL, LOSSES[name], tokens, target)
     assert loss == pytest.approx(losses.mean(), rel=TOLERANCE)
     assert relative_error(P_gradient, ours.parameters["P"][:, 0]) < TOLERANCE
@@ -55,7 +51,7 @@ def test_token_loss_reads_the_prediction_of_the_printed_transformer() -> None:
 
 def test_check_of_a_competitor_with_another_gradient_raises() -> None:
     def wrong(model: rf.LinearTransformer, loss: Any, tokens: Any, target: Any) -> Any:
-        losses, gradient = rf.losses_and_gradient_on(model, given_tokens(TASK, batch=256)[2], "sampled")
+        losses, gradient = rf.losses_and_gradient_on(model, given_tokens(TASK, batch=256)[2], objective="sampled")
         P, Q = (gradient.parameters[name][:, 0] for name in ("P", "Q"))
         return float(losses.mean()), P, 1.01 * Q
 
@@ -63,19 +59,13 @@ def test_check_of_a_competitor_with_another_gradient_raises() -> None:
         check_competitor("Wrong", wrong, MODEL, TASK, {"any": gram_loss})
 
 
-def draw(competitor: ModuleType, task: rf.Task, batch: int) -> tuple[Any, Any]:
-    if competitor.__name__.endswith("jax"):
-        import jax
-
-        tokens, target = competitor.draw_tokens(jax.random.key(1), task, batch)
-    else:
-        import torch
-
-        tokens, target = competitor.draw_tokens(torch.Generator().manual_seed(1), task, batch)
+def draw(competitor: Jax | Torch, task: rf.Task, batch: int) -> tuple[Any, Any]:
+    source = competitor.jax.random.key(1) if isinstance(competitor, Jax) else competitor.torch.Generator()
+    tokens, target = competitor.draw_tokens(source, task, batch)
     return np.asarray(tokens), np.asarray(target)
 
 
-def test_competitor_draws_tokens_of_the_task(competitor: ModuleType) -> None:
+def test_competitor_draws_tokens_of_the_task(competitor: Jax | Torch) -> None:
     batch, task = 20_000, rf.Task(dim=3, examples=5, noise="uniform:1-2")
     tokens, target = draw(competitor, task, batch)
     assert tokens.dtype == np.float32
@@ -90,7 +80,7 @@ def test_competitor_draws_tokens_of_the_task(competitor: ModuleType) -> None:
     assert np.mean(moment * target) == pytest.approx(3, rel=0.05)  # E (Xᵀy/n)ᵀx_t · wᵀx_t = E ‖w‖² = d
 
 
-def test_competitor_step_draws_afresh_on_every_call(competitor: ModuleType) -> None:
+def test_competitor_step_draws_afresh_on_every_call(competitor: Jax | Torch) -> None:
     for call in competitor.make_steps(MODEL, TASK, 16, TOKEN_LOSSES["E(Qᵀ(EᵀE)Pᵀ)"]).values():
         losses = [float(_detached(call()[0])) for _ in range(3)]
         assert len(set(losses)) == 3
@@ -101,13 +91,12 @@ def _detached(value: Any) -> Any:
     return value.detach() if hasattr(value, "detach") else value
 
 
-def test_step_without_competitors_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> ModuleType:
-        raise ImportError(name)
-
-    monkeypatch.setattr(step, "import_module", missing)
+def test_races_without_competitors_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("jax", "torch"):
+        monkeypatch.setitem(sys.modules, name, None)  # importing it is an ImportError
     rows = {row.what: row for row in step_rows(BenchConfig(quick=True))}
     assert rows["ours, sampled"].value == 1
     assert rows["JAX, tokens"].value is None
     assert rows["PyTorch, tokens"].note == NOT_INSTALLED
     assert rows["PyTorch, tokens"].met is None
+    assert [row.note for row in evaluate_rows(BenchConfig(quick=True))] == ["", NOT_INSTALLED]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.bench import attention
 from ridgeformer.bench.attention import (
+    Attention,
     kernelised_attention,
     linear_attention,
+    one_context,
     predict_from_gram,
     predict_from_tokens,
     run_tokens,
     softmax_attention,
 )
-from ridgeformer.bench.long_contexts import one_context
 from ridgeformer.core.notation import Array
 from support import relative_error
 
@@ -27,32 +29,31 @@ def some_queries_keys_values(seed: int = 0) -> tuple[Array, Array, Array]:
     return rng.standard_normal((8, 3)), rng.standard_normal((7, 3)), rng.standard_normal((7, 3))
 
 
-def test_softmax_attention_is_the_average_with_softmax_weights() -> None:
+def softmax_weight(query: Array, key: Array) -> float:
+    return float(np.exp(query @ key / np.sqrt(3)))
+
+
+def kernel_weight(query: Array, key: Array) -> float:
+    q, k = (np.array([x + 1 if x > 0 else np.exp(x) for x in vector]) for vector in (query, key))
+    return float(q @ k)
+
+
+@pytest.mark.parametrize(
+    ("attention", "weight"), [(softmax_attention, softmax_weight), (kernelised_attention, kernel_weight)]
+)
+def test_attention_is_the_average_with_its_weights(
+    attention: Attention, weight: Callable[[Array, Array], float]
+) -> None:
     queries, keys, values = some_queries_keys_values()
-    expected = np.zeros_like(queries)
-    for i, query in enumerate(queries):
-        weights = np.exp([query @ key / np.sqrt(3) for key in keys])
-        expected[i] = sum(weight * value for weight, value in zip(weights / weights.sum(), values, strict=True))
-    assert relative_error(softmax_attention(queries, keys, values), expected) < TOLERANCE
+    weights = np.array([[weight(query, key) for key in keys] for query in queries])
+    expected = weights @ values / weights.sum(axis=1, keepdims=True)
+    assert relative_error(attention(queries, keys, values), expected) < TOLERANCE
 
 
-def test_softmax_attention_in_small_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_softmax_attention_in_small_blocks_is_the_same() -> None:
     queries, keys, values = some_queries_keys_values()
-    at_once = softmax_attention(queries, keys, values)
-    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 3 * len(keys))  # three rows at a time; eight do not divide by it
-    assert relative_error(softmax_attention(queries, keys, values), at_once) < TOLERANCE
-
-
-def test_kernelised_attention_is_the_average_with_kernel_weights() -> None:
-    def feature(x: Array) -> Array:
-        return np.array([x_i + 1 if x_i > 0 else np.exp(x_i) for x_i in x])
-
-    queries, keys, values = some_queries_keys_values()
-    expected = np.zeros_like(queries)
-    for i, query in enumerate(queries):
-        weights = np.array([feature(query) @ feature(key) for key in keys])
-        expected[i] = sum(weight * value for weight, value in zip(weights / weights.sum(), values, strict=True))
-    assert relative_error(kernelised_attention(queries, keys, values), expected) < TOLERANCE
+    by_three = softmax_attention(queries, keys, values, scores_at_once=3 * len(keys))  # eight do not divide by it
+    assert relative_error(by_three, softmax_attention(queries, keys, values)) < TOLERANCE
 
 
 def test_linear_attention_moves_tokens_as_transform_tokens_does() -> None:
@@ -71,6 +72,6 @@ def test_gram_space_predicts_what_linear_attention_predicts() -> None:
 
 
 @pytest.mark.parametrize("kind", [softmax_attention, kernelised_attention, linear_attention])
-def test_attention_in_float32_stays_in_float32(kind: attention.Attention) -> None:
+def test_attention_in_float32_stays_in_float32(kind: Attention) -> None:
     queries, keys, values = (array.astype(np.float32) for array in some_queries_keys_values())
     assert kind(queries, keys, values).dtype == np.float32

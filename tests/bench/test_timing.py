@@ -20,15 +20,15 @@ def test_best_times_of_a_failing_call_passes_its_error_on() -> None:
         best_times({"a": lambda: 1 // 0}, repeats=1, window=0.0)
 
 
-def test_growth_exponent_of_a_power_law_is_its_power() -> None:
-    sizes = [100, 316, 1000, 3162, 10_000]
-    assert growth_exponent(sizes, [3e-9 * size**1.7 for size in sizes]) == pytest.approx(1.7)
-
-
-def test_growth_exponent_leaves_out_the_lower_half() -> None:
-    sizes = [1, 2, 4, 8, 16]
-    assert growth_exponent(sizes, [5.0, 5.0, 16.0, 64.0, 256.0]) == pytest.approx(2)
-
-
-def test_growth_exponent_of_two_sizes_is_the_slope_between_them() -> None:
-    assert growth_exponent([10, 100], [1.0, 1000.0]) == pytest.approx(3)
+@pytest.mark.parametrize(
+    ("sizes", "seconds", "expected"),
+    [
+        ([100, 316, 1000, 3162], [3e-9 * size**1.7 for size in (100, 316, 1000, 3162)], 1.7),
+        ([1, 2, 4, 8, 16], [5.0, 5.0, 16.0, 64.0, 256.0], 2),  # the lower half, with its fixed costs, is left out
+        ([10, 100], [1.0, 1000.0], 3),
+    ],
+)
+def test_growth_exponent_is_the_power_of_the_upper_half(
+    sizes: list[float], seconds: list[float], expected: float
+) -> None:
+    assert growth_exponent(sizes, seconds) == pytest.approx(expected)
