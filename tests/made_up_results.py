@@ -14,35 +14,9 @@ from ridgeformer.core.model import KINDS
 from ridgeformer.core.task import Task
 from ridgeformer.evaluation import ShiftResult, default_scenarios
 from ridgeformer.plots import FIGURES, Figure
-from ridgeformer.reproduction.cells import (
-    BEYOND_PRIORS,
-    BEYOND_SIZES,
-    DEPTH,
-    EVERY_DEPTH,
-    EVERY_DEPTH_PRIORS,
-    LAYERS,
-    PRIORS,
-    SEEDED_LAYERS,
-    SEEDED_PRIOR,
-    SEEDS,
-    SHOWN,
-)
+from ridgeformer.reproduction import cells, records
 from ridgeformer.reproduction.measuring import LEVELS, profile_levels
 from ridgeformer.reproduction.paper import printed_loss
-from ridgeformer.reproduction.records import (
-    ModelReadout,
-    ModelWeights,
-    ProfilePanel,
-    ProfileSeries,
-    ProfilesRecord,
-    ReadoutsRecord,
-    ShiftRecord,
-    ShiftScenario,
-    TrainingCurve,
-    TrainingRecord,
-    TrainingStage,
-    WeightsRecord,
-)
 from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1
 
@@ -87,11 +61,11 @@ def _losses(rng: np.random.Generator, count: int) -> tuple[float, ...]:
 
 def _table1(rng: np.random.Generator) -> Table1:
     entries = []
-    for noise in PRIORS:
+    for noise in cells.PRIORS:
         limit = 1e-29 if noise == "uniform:0" else 0.01
-        sizes = [(kind, layers, 1) for kind in KINDS for layers in LAYERS]
-        if noise in BEYOND_PRIORS:
-            sizes += [(kind, *size) for kind in ("diag", "full") for size in BEYOND_SIZES]
+        sizes = [(kind, layers, 1) for kind in KINDS for layers in cells.LAYERS]
+        if noise in cells.BEYOND_PRIORS:
+            sizes += [(kind, *size) for kind in ("diag", "full") for size in cells.BEYOND_SIZES]
         rows: list[tuple[str, int | None, int]] = [*sizes, *((name, None, 1) for name in BASELINES)]
         for method, layers, heads in rows:
             loss = limit if layers is None and limit < 1e-20 else limit if method == "bayes" else _losses(rng, 1)[0]
@@ -102,23 +76,25 @@ def _table1(rng: np.random.Generator) -> Table1:
     return Table1(tuple(entries), 1000, 1)
 
 
-def _profiles(rng: np.random.Generator) -> ProfilesRecord:
+def _profiles(rng: np.random.Generator) -> records.ProfilesRecord:
     panels = []
-    for noise in PRIORS:
+    for noise in cells.PRIORS:
         levels = profile_levels(noise)
-        depths = (*EVERY_DEPTH, DEPTH) if noise in EVERY_DEPTH_PRIORS else (DEPTH,)
+        depths = (*cells.EVERY_DEPTH, cells.DEPTH) if noise in cells.EVERY_DEPTH_PRIORS else (cells.DEPTH,)
         methods = [*((kind, depth) for kind in KINDS for depth in depths), *((name, None) for name in BASELINES)]
         series = [
-            ProfileSeries(method, layers, losses := _losses(rng, len(levels)), losses, _losses(rng, len(levels)))
+            records.ProfileSeries(
+                method, layers, losses := _losses(rng, len(levels)), losses, _losses(rng, len(levels))
+            )
             for method, layers in methods
         ]
-        panels.append(ProfilePanel(noise, levels, tuple(series)))
-    return ProfilesRecord(1000, 1, tuple(panels))
+        panels.append(records.ProfilePanel(noise, levels, tuple(series)))
+    return records.ProfilesRecord(1000, 1, tuple(panels))
 
 
-def _readouts(rng: np.random.Generator) -> ReadoutsRecord:
+def _readouts(rng: np.random.Generator) -> records.ReadoutsRecord:
     models = [
-        ModelReadout(
+        records.ModelReadout(
             kind,
             layers,
             seed,
@@ -127,43 +103,45 @@ def _readouts(rng: np.random.Generator) -> ReadoutsRecord:
             tuple(_losses(rng, len(LEVELS)) for _ in range(layers)),
         )
         for kind in KINDS
-        for layers in SEEDED_LAYERS
-        for seed in SEEDS
+        for layers in cells.SEEDED_LAYERS
+        for seed in cells.SEEDS
     ]
-    return ReadoutsRecord(SEEDED_PRIOR, 1000, LEVELS, 500, tuple(models))
+    return records.ReadoutsRecord(cells.SEEDED_PRIOR, 1000, LEVELS, 500, tuple(models))
 
 
-def _weights(rng: np.random.Generator) -> WeightsRecord:
-    return WeightsRecord(tuple(ModelWeights(name, *rng.normal(size=(2, 4, 1, 11, 11)).round(4)) for name in SHOWN))
+def _weights(rng: np.random.Generator) -> records.WeightsRecord:
+    return records.WeightsRecord(
+        tuple(records.ModelWeights(name, *rng.normal(size=(2, 4, 1, 11, 11)).round(4)) for name in cells.SHOWN)
+    )
 
 
-def _training(rng: np.random.Generator) -> TrainingRecord:
+def _training(rng: np.random.Generator) -> records.TrainingRecord:
     curves = [
-        TrainingCurve(
+        records.TrainingCurve(
             f"{kind}-{layers}-uniform-5",
             kind,
             layers,
-            SEEDED_PRIOR,
+            cells.SEEDED_PRIOR,
             None,
             (
-                TrainingStage("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)),
-                TrainingStage("start 2", (3.0, 4.0), (0.9, 0.2)),
+                records.TrainingStage("start 1", (0.5, 1.0, 2.0), (2.0, 0.5, 0.4)),
+                records.TrainingStage("start 2", (3.0, 4.0), (0.9, 0.2)),
             ),
             _losses(rng, 1)[0],
             5.0,
         )
         for kind in KINDS
-        for layers in SEEDED_LAYERS
+        for layers in cells.SEEDED_LAYERS
     ]
-    return TrainingRecord(tuple(curves))
+    return records.TrainingRecord(tuple(curves))
 
 
-def _shift(rng: np.random.Generator) -> ShiftRecord:
+def _shift(rng: np.random.Generator) -> records.ShiftRecord:
     def result() -> ShiftResult:
         loss = _losses(rng, 1)[0]
         return ShiftResult(loss, 0.01, round(1 + loss, 4), 0.01, -0.1, 0.01, loss, loss, loss, 0.1, 1000, 0, loss < 0.5)
 
     scenarios = [
-        ShiftScenario(spec, 0.5, {name: result() for name in PREDICTORS}) for spec in default_scenarios(Task())
+        records.ShiftScenario(spec, 0.5, {name: result() for name in PREDICTORS}) for spec in default_scenarios(Task())
     ]
-    return ShiftRecord(SEEDED_PRIOR, 1000, PREDICTORS, tuple(scenarios))
+    return records.ShiftRecord(cells.SEEDED_PRIOR, 1000, PREDICTORS, tuple(scenarios))

@@ -44,7 +44,7 @@ def test_omega_of_a_full_model_is_refused() -> None:
 def test_models_and_omega_of_the_wrong_kind_are_refused() -> None:
     for wrong in (omega_of, canonical_heads, diagonal_fit):
         with pytest.raises(rf.InputError, match="model must be a LinearTransformer") as caught:
-            wrong("diag-4-uniform-5")  # type: ignore[operator]
+            wrong("diag-4-uniform-5")  # type: ignore[arg-type]
         one_sentence(caught.value)
     with pytest.raises(rf.InputError, match="axes"):
         model_from_omega(np.zeros(4), 3)

@@ -64,7 +64,7 @@ def test_row_with_a_target_knows_whether_it_is_met(target: Target | None, value:
 
 @pytest.mark.parametrize("values", [{"only": ("samplng",)}, {"repeats": 0}, {"repeats": 2.5}])
 def test_config_with_an_impossible_value_is_rejected(values: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="sampling|repeats"):
+    with pytest.raises(InputError, match=r"sampling|repeats"):
         BenchConfig(**values)
 
 

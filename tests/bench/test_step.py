@@ -82,7 +82,8 @@ def test_competitor_draws_tokens_of_the_task(competitor: Jax | Torch) -> None:
 
 def test_competitor_step_draws_afresh_on_every_call(competitor: Jax | Torch) -> None:
     for call in competitor.make_steps(MODEL, TASK, 16, TOKEN_LOSSES["E(Qᵀ(EᵀE)Pᵀ)"]).values():
-        losses = [float(_detached(call()[0])) for _ in range(3)]
+        results: list[Any] = [call() for _ in range(3)]
+        losses = [float(_detached(result[0])) for result in results]
         assert len(set(losses)) == 3
         assert np.isfinite(losses).all()
 

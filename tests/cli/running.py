@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ import ridgeformer as rf
 from ridgeformer.baselines import BASELINES, ConstRR, TunedRR
 from ridgeformer.cli.main import main
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("RIDGEFORMER_THREADS")},
     "PYTHONPATH": os.pathsep.join([str(Path(rf.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
 }
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def call(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of the entry point in this process."""
     with pytest.raises(SystemExit) as left:
         main([str(argument) for argument in arguments])
@@ -34,14 +37,14 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return code, printed.out, printed.err
 
 
-def succeeds(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def succeeds(capsys: Capture, *arguments: object) -> str:
     """What a command prints that must not fail."""
     code, out, err = call(capsys, *arguments)
     assert code == 0, err
     return out
 
 
-def refuses(capsys: pytest.CaptureFixture[str], hint: str, *arguments: object) -> str:
+def refuses(capsys: Capture, hint: str, *arguments: object) -> str:
     """The one sentence, with the hint in it, with which a command refuses what it is given before any work."""
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (2, "")
@@ -78,11 +81,14 @@ def shell(line: str, cwd: Path, **environment: str) -> subprocess.CompletedProce
     )
 
 
-def leave_untuned(monkeypatch: pytest.MonkeyPatch) -> None:
+def leave_untuned(monkeypatch: Patch) -> None:
     """Baselines of the registry with fixed parameters: tuning takes ten seconds a prior, and has tests of its own."""
     for name, baseline in {"constrr": ConstRR(1.25), "tunedrr": TunedRR(1.5, 2.5)}.items():
-        entry = replace(BASELINES[name], make=lambda task, chosen=baseline: chosen)
-        monkeypatch.setitem(BASELINES._entries, name, entry)
+        monkeypatch.setitem(BASELINES._entries, name, replace(BASELINES[name], make=partial(_fixed, baseline)))
+
+
+def _fixed(baseline: Any, task: rf.Task) -> Any:
+    return baseline
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from running import call, read_json, refuses, succeeds
+from running import Capture, Patch, call, read_json, refuses, succeeds
 
 from ridgeformer.bench import SECTIONS, BenchConfig, BenchReport, Row, Target
 from ridgeformer.bench.machine import describe_machine
@@ -47,7 +47,7 @@ def test_print_shows_every_row_with_target_and_outcome_in_words(width: int) -> N
         assert words.count("features") == 1
 
 
-def test_bench_of_one_quick_section_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_of_one_quick_section_writes_json(tmp_path: Path, capsys: Capture) -> None:
     out = succeeds(capsys, "bench", "--quick", "--repeats", 1, "--only", "sampling", "--json", tmp_path / "b.json")
     assert "Share of a step spent drawing contexts" in " ".join(out.split())
     assert {row["section"] for row in read_json(tmp_path / "b.json")["rows"]} == {"sampling"}
@@ -62,10 +62,7 @@ def test_bench_of_one_quick_section_writes_json(tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_bench_flags_fill_its_config(
-    flags: tuple[str, ...],
-    expected: BenchConfig,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...], expected: BenchConfig, monkeypatch: Patch, capsys: Capture
 ) -> None:
     asked: list[BenchConfig] = []
 
@@ -78,16 +75,14 @@ def test_bench_flags_fill_its_config(
     assert asked == [expected]
 
 
-def test_bench_refuses_what_it_cannot_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_refuses_what_it_cannot_do(tmp_path: Path, capsys: Capture) -> None:
     text = refuses(capsys, "Did you mean 'memory'?", "bench", "--only", "memroy")
     assert all(name in text for name in SECTIONS)
     refuses(capsys, "leave out --repeats, --quick and --only", "bench", "--training", "--quick")
     refuses(capsys, "no folder", "bench", "--json", tmp_path / "nowhere" / "b.json")
 
 
-def test_bench_of_training_prints_tables_and_writes_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_of_training_prints_tables_and_writes_json(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     evaluation = Evaluation.of(np.full(9, 0.05), np.full(9, 1.0))
     trial = Trial("recipe", "diag", 4, "uniform:5", 0, evaluation, 3.0, 0.06, 60.0)
 

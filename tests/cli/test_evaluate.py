@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import leave_untuned, read_json, succeeds
+from running import Capture, Patch, leave_untuned, read_json, succeeds
 
 import ridgeformer as rf
 from ridgeformer.cli.evaluate import evaluate, model_labels
@@ -19,7 +19,7 @@ TASK = {"dim": 3, "examples": 8, "noise": "uniform:2"}
 
 
 @pytest.fixture(autouse=True)
-def _no_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_tuning(monkeypatch: Patch) -> None:
     leave_untuned(monkeypatch)
 
 
@@ -35,9 +35,7 @@ def exploding_model(path: Path) -> Path:
     return make_model(path, scale=0.25, layers=4)
 
 
-def test_two_models_with_everything_give_tables_json_and_csv(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_models_with_everything_give_tables_json_and_csv(tmp_path: Path, capsys: Capture) -> None:
     models = make_model(tmp_path / "a.safetensors"), exploding_model(tmp_path / "b.safetensors")
     files = tmp_path / "out.json", tmp_path / "out.csv"
     flags = ["--baselines", "--profile", "--layerwise", "--sequences", "2000", "--shift", "default", "--json"]
@@ -67,9 +65,7 @@ def test_two_models_with_everything_give_tables_json_and_csv(
     assert float(rows[0]["adjusted_loss"]) == record["evaluations"]["a"]["adjusted_loss"]
 
 
-def test_tables_at_80_columns_have_every_number_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_at_80_columns_have_every_number_whole(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     path = make_model(tmp_path / "a-model-with-a-rather-long-name.safetensors")
     arguments = ("evaluate", path, "--baselines", "--profile", "--sequences", 500)
     wide = succeeds(capsys, *arguments)
@@ -82,7 +78,7 @@ def test_tables_at_80_columns_have_every_number_whole(
     assert numbers == set(re.findall(r"[\d.e+-]+ ± [\d.e+-]+", narrow))
 
 
-def test_json_holds_what_the_library_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_what_the_library_measures(tmp_path: Path, capsys: Capture) -> None:
     path, out = make_model(tmp_path / "m.safetensors"), tmp_path / "out.json"
     assert evaluate((str(path),), sequences=500, seed=3, json=out) == 0
     measured = read_json(out)["evaluations"]["m"]
@@ -94,29 +90,27 @@ def test_json_holds_what_the_library_measures(tmp_path: Path, capsys: pytest.Cap
     assert "minus" not in capsys.readouterr().out  # nothing to compare with
 
 
-def test_baselines_alone_need_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_baselines_alone_need_no_model(capsys: Capture) -> None:
     assert evaluate((), noise="fixed:1", examples=12, sequences=200, baselines=True) == 0
     out = capsys.readouterr().out
     for text in ("σ ~ fixed:1, d = 10, n = 12", "ConstRR, v = 1.25", "min(σ̂², 2.5)", "Bayes"):
         assert text in out
 
 
-def test_flags_overrule_what_a_model_was_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_overrule_what_a_model_was_trained_on(tmp_path: Path, capsys: Capture) -> None:
     path = make_model(tmp_path / "m.safetensors")
     assert evaluate((str(path),), noise="categorical:1+3", examples=5, sequences=50) == 0
     assert "σ ~ categorical:1+3, d = 3, n = 5" in capsys.readouterr().out
 
 
-def test_model_that_does_not_tell_its_task_gets_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_does_not_tell_its_task_gets_the_default(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "m.safetensors"
     rf.LinearTransformer.init("gdpp", layers=1, dim=4, scale=0.01).save(path)
     assert evaluate((str(path),), sequences=50) == 0
     assert "σ ~ uniform:5, d = 4, n = 20" in capsys.readouterr().out
 
 
-def test_diverged_model_is_null_in_json_and_not_finite_in_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_diverged_model_is_null_in_json_and_not_finite_in_the_table(tmp_path: Path, capsys: Capture) -> None:
     path, out = make_model(tmp_path / "m.safetensors", scale=3.0, layers=8), tmp_path / "out.json"
     other = make_model(tmp_path / "n.safetensors")
     assert evaluate((str(path), str(other)), sequences=200, json=out, csv=tmp_path / "out.csv") == 0
@@ -149,7 +143,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     for file in ("a", "OLS"):
         make_model(Path(f"{file}.safetensors"))
@@ -164,9 +158,7 @@ def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytes
     one_sentence(caught.value)
 
 
-def test_model_file_of_former_times_says_context_and_so_may_the_shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_model_file_of_former_times_says_context_and_so_may_the_shell(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "m.safetensors"
     rf.LinearTransformer.init("gdpp", layers=1, dim=4, scale=0.01).save(path)
     assert "σ ~ uniform:5, d = 4, n = 7" in succeeds(capsys, "evaluate", path, "--sequences", 50, "--context", 7)

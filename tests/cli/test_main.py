@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tyro
-from running import call, refuses, shell, start, succeeds
+from running import Capture, Patch, call, refuses, shell, start, succeeds
 
 import ridgeformer as rf
 from ridgeformer import __main__ as door
@@ -29,9 +29,7 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_help_of_a_command_names_its_flags(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_of_a_command_names_its_flags(name: str, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     out = succeeds(capsys, name, "--help")
     for flag in FLAGS[name].split():
@@ -40,18 +38,18 @@ def test_help_of_a_command_names_its_flags(
     assert all(len(line) <= 80 for line in out.splitlines() if line.startswith(("│", "╭")))
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command(capsys: Capture) -> None:
     out = succeeds(capsys, "--help")
     for name in FLAGS:
         assert f" {name} " in out
 
 
-def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_the_packages(capsys: Capture) -> None:
     assert succeeds(capsys, "--version") == f"ridgeformer {rf.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [(), ("frobnicate",), ("train", "--layres", "3"), ("zoo", "--json")])
-def test_what_cannot_be_parsed_has_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_parsed_has_exit_code_2(arguments: tuple[str, ...], capsys: Capture) -> None:
     code, _, err = call(capsys, *arguments)
     assert code == 2
     assert "Traceback" not in err
@@ -59,7 +57,7 @@ def test_what_cannot_be_parsed_has_exit_code_2(arguments: tuple[str, ...], capsy
 
 
 @pytest.mark.parametrize("arguments", [("train", "--out", ""), ("zoo", "--json="), ("report", "--out", "")])
-def test_value_that_is_empty_is_refused(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_value_that_is_empty_is_refused(arguments: tuple[str, ...], capsys: Capture) -> None:
     refuses(capsys, "needs a value, not an empty text.", *arguments)
 
 
@@ -74,7 +72,7 @@ def test_value_that_is_empty_is_refused(arguments: tuple[str, ...], capsys: pyte
     ],
 )
 def test_errors_are_one_sentence_on_stderr_with_their_exit_codes(
-    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: BaseException, code: int, text: str, capsys: Capture, monkeypatch: Patch
 ) -> None:
     def fail(*arguments: Any, **options: Any) -> int:
         raise error
@@ -83,12 +81,12 @@ def test_errors_are_one_sentence_on_stderr_with_their_exit_codes(
     assert call(capsys, "zoo") == (code, "", text)
 
 
-def test_ctrl_c_during_import_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_import_is_one_line(capsys: Capture, monkeypatch: Patch) -> None:
     class Interrupted:
         def __getattr__(self, name: str) -> Any:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(sys.modules, "ridgeformer.cli.main", Interrupted())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ridgeformer.cli.main", Interrupted())
     with pytest.raises(SystemExit) as left:
         door.main()
     assert left.value.code == 130

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import call, refuses, succeeds
+from running import Capture, Patch, call, refuses, succeeds
 
 from made_up_results import made_up, write_results
 from ridgeformer.cli.report import report
 
 
 def test_report_of_the_default_folder_draws_into_its_subfolder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """As a user does it: no argument, the folder that 'ridgeformer reproduce' writes by default."""
     monkeypatch.chdir(tmp_path)
@@ -23,7 +23,7 @@ def test_report_of_the_default_folder_draws_into_its_subfolder(
 
 
 def test_report_writes_chosen_figures_and_formats_and_then_the_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     asked: list[tuple[Path, Path]] = []
 
@@ -50,9 +50,7 @@ def weights_of_another() -> list[dict[str, object]]:
     return [{**made_up("weights").as_json()["models"][0], "name": "[bold]x[/]"}]
 
 
-def test_report_of_some_records_names_the_commands_for_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_of_some_records_names_the_commands_for_the_others(tmp_path: Path, capsys: Capture) -> None:
     folder = write_results(tmp_path / "r", "training", "table1", "profiles", "readouts", "weights")
     assert report(folder, formats=("svg",), page=False) == 0
     printed = capsys.readouterr().out
@@ -62,7 +60,7 @@ def test_report_of_some_records_names_the_commands_for_the_others(
 
 
 def test_report_of_no_folder_is_one_sentence_with_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = refuses(capsys, "make it with: ridgeformer reproduce --out reproduction", "report")
@@ -81,13 +79,13 @@ def test_report_of_no_folder_is_one_sentence_with_the_command(
     ],
 )
 def test_report_refuses_what_it_cannot_draw_with_one_sentence(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = write_results(tmp_path / "r", "training")
     refuses(capsys, sentence, "report", folder, *arguments)
 
 
-def test_report_of_a_damaged_record_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_damaged_record_is_one_sentence(tmp_path: Path, capsys: Capture) -> None:
     folder = write_results(tmp_path / "r")
     (folder / "table1.json").write_text('{"record": "table1", "entries": [{"method": "full"')
     refuses(capsys, f"ridgeformer: {folder / 'table1.json'} is cut off or is not JSON", "report", folder)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import call, leave_untuned, read_json, refuses, start, succeeds, wait_for
+from running import Capture, Patch, call, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
 import ridgeformer.cli.reproduce as command
 from ridgeformer.cli.main import main
+from ridgeformer.cli.report import report
 from ridgeformer.cli.reproduce import GridDisplay, expected_seconds, reproduce
 from ridgeformer.reproduction import baseline_check
 from ridgeformer.reproduction.cells import grid_cells
@@ -55,7 +56,7 @@ def test_small_selection_is_trained_measured_and_written_in_four_forms(small: Pa
     assert r"\end{tabular}" in (small / "table1.tex").read_text(encoding="utf-8")
 
 
-def test_second_run_keeps_the_models_and_gives_the_same_table(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_run_keeps_the_models_and_gives_the_same_table(small: Path, capsys: Capture) -> None:
     before = {path: path.stat().st_mtime_ns for path in (small / "runs").rglob("*") if path.is_file()}
     record = (small / "table1.json").read_bytes()
     text = succeeds(capsys, *SMALL, "--layers", 1, "--out", small)
@@ -66,9 +67,7 @@ def test_second_run_keeps_the_models_and_gives_the_same_table(small: Path, capsy
     assert (small / "table1.json").read_bytes() == record
 
 
-def test_damaged_model_of_a_finished_run_is_one_sentence(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_model_of_a_finished_run_is_one_sentence(small: Path, tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "runs" / "gdpp-1-uniform-5"
     run.mkdir(parents=True)
     for path in (small / "runs" / run.name).iterdir():
@@ -77,7 +76,7 @@ def test_damaged_model_of_a_finished_run_is_one_sentence(
     refuses(capsys, f"ridgeformer: {run / 'model.safetensors'} ", *SMALL, "--layers", 1, "--out", tmp_path)
 
 
-def test_cells_that_fail_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_that_fail_are_named(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "gdpp-1-uniform-5").write_text("in the way")
     code, _, err = call(capsys, *SMALL, "--layers", 2, "--out", tmp_path)
@@ -128,7 +127,7 @@ def test_ctrl_c_while_workers_start_is_one_sentence_too(tmp_path: Path) -> None:
 
 
 def test_live_training_that_was_stopped_goes_on_when_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     live = replace(command._LIVE, layers=1, steps=400, batch=16, recipe="paper", dim=3, examples=6, sequences=300)
     monkeypatch.setattr(command, "_LIVE", live)
@@ -166,9 +165,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_sentence(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
     arguments, hint = REFUSED[name]
@@ -176,15 +173,13 @@ def test_bad_input_is_one_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_zoo_without_a_wanted_model_says_how_to_train_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zoo_without_a_wanted_model_says_how_to_train_it(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("ridgeformer.zoo.zoo_names", lambda: ())
     with pytest.raises(rf.InputError, match=r"The zoo has no gdpp-1-uniform-5; train it with: ridgeformer reproduce"):
         reproduce(kinds=("gdpp",), layers=(1,), columns=("uniform:5",), seeds=(0,), out=tmp_path)
 
 
-def test_baselines_print_both_tables_and_write_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_baselines_print_both_tables_and_write_json(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     leave_untuned(monkeypatch)
     monkeypatch.setattr(baseline_check, "iterations_needed", lambda task: 7)
     monkeypatch.setenv("COLUMNS", "80")
@@ -197,10 +192,11 @@ def test_baselines_print_both_tables_and_write_json(
 
 
 def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     trained: list[tuple[object, ...]] = []
     monkeypatch.setattr(command, "run_training", lambda *settings, **more: trained.append(settings))
+    monkeypatch.setattr(command, "write_report", lambda out: report(out, formats=("svg",), figures=("2", "shift")))
     few = {"kinds": ("gdpp",), "layers": (7,), "columns": ("uniform:5",), "seeds": (0,)}
     assert reproduce(**few, out=tmp_path, sequences=500) == 0  # type: ignore[arg-type]
     assert [place for _, place in trained] == [tmp_path / "live" / "diag-4-uniform-5"]
@@ -214,9 +210,7 @@ def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
 # --- progress of the grid ---------------------------------------------------------------------------------------------
 
 
-def test_progress_of_the_grid_counts_expected_time_and_shows_failures(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_of_the_grid_counts_expected_time_and_shows_failures(monkeypatch: Patch, capsys: Capture) -> None:
     one, two, three = grid_cells(["gdpp"], [1, 2, 3], ["uniform:5"], [0])
     shown: list[tuple[Any, ...]] = []
     with GridDisplay([one, two, three]) as display:

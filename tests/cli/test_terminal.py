@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from running import Patch
 
 from ridgeformer.cli import terminal
 from ridgeformer.cli.terminal import Progress, check_files, make_folder, output_console, print_table, write_json
@@ -50,17 +51,17 @@ def test_table_with_a_heading_of_one_very_long_word_fits() -> None:
     assert all(len(line) <= 40 for line in text.getvalue().splitlines())
 
 
-def test_console_in_a_pipe_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_console_in_a_pipe_is_wide_unless_columns_says_otherwise(monkeypatch: Patch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert output_console().width == 180
     monkeypatch.setenv("COLUMNS", "80")
     assert output_console().width == 80
 
 
-def test_progress_without_a_terminal_is_a_plain_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_without_a_terminal_is_a_plain_line_now_and_then(monkeypatch: Patch) -> None:
     clock, text = [0.0], io.StringIO()
     monkeypatch.setattr(terminal, "ERRORS", Console(file=text, width=80))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("ridgeformer.cli.terminal.time.monotonic", lambda: clock[0])
     with Progress(100) as progress:
         tell = progress.stage("fresh sequences", 20, 3)
         for clock[0], done in ((4.0, 5), (12.0, 10), (13.0, 11)):
@@ -74,14 +75,17 @@ def test_progress_without_a_terminal_is_a_plain_line_now_and_then(monkeypatch: p
     ]
 
 
-def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_on_a_terminal_is_a_bar_below_a_text_that_is_never_cut(monkeypatch: Patch) -> None:
     text = io.StringIO()
-    monkeypatch.setattr(terminal, "ERRORS", Console(file=text, width=100, force_terminal=True))
+    monkeypatch.setattr(terminal, "ERRORS", Console(file=text, width=80, force_terminal=True))
+    words = " ".join(f"loss {number}.12345" for number in range(9))
     with Progress(10, redraw=False) as progress:
         progress.begin("step", 4)
-        progress.begin("flops", 6)
-    assert "flops" in text.getvalue()
-    assert "40%" in text.getvalue()
+        progress.begin(words, 6)
+    shown = " ".join(text.getvalue().split())
+    assert all(word in shown for word in words.split())
+    assert "40%" in shown
+    assert "…" not in shown
 
 
 def test_write_json_is_utf8_with_a_last_newline_and_null_for_what_is_not_finite(tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_write_json_is_utf8_with_a_last_newline_and_null_for_what_is_not_finite(
 
 
 @pytest.mark.parametrize("name", ["nowhere/out.json", ".", "/dev/full", "/proc/out.json"])
-def test_file_that_cannot_be_written_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_written_is_refused(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     check_files(None, Path("fine.json"))
     with pytest.raises(InputError) as caught:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import read_json, refuses, start, succeeds, wait_for
+from running import Capture, Patch, read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
 from ridgeformer.cli.train import TrainingDisplay
@@ -18,8 +18,8 @@ from ridgeformer.training.config import TrainConfig
 
 SMALL = ("--kind", "diag", "--layers", 2, "--dim", 3, "--examples", 6, "--recipe", "paper", "--batch", 16)
 QUICK = (*SMALL, "--steps", 30, "--sequences", 300)
-# About a second, so that a signal after the first hundred steps arrives in the midst of it.
-LONG = (*SMALL, "--steps", 6000, "--sequences", 300)
+# Half a second, so that a signal after the first hundred steps arrives in the midst of it.
+LONG = (*SMALL, "--steps", 3000, "--sequences", 300)
 FILES = ("config.json", "history.jsonl", "model.safetensors", "result.json")
 
 
@@ -27,9 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in FILES}
 
 
-def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(tmp_path: Path, capsys: Capture) -> None:
     out, file, board = tmp_path / "run", tmp_path / "r.json", tmp_path / "board"
     text = succeeds(capsys, "train", *QUICK, "--out", out, "--json", file, "--tensorboard", board, "--threads", 1)
     model = rf.load(out / "model.safetensors")
@@ -48,9 +46,7 @@ def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(
     assert "σ ~ uniform:5, d = 3, n = 6" in as_it_says
 
 
-def test_run_without_out_is_kept_in_a_new_folder_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_without_out_is_kept_in_a_new_folder_each_time(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/diag-2-uniform-5").write_text("in the way")
@@ -62,9 +58,7 @@ def test_run_without_out_is_kept_in_a_new_folder_each_time(
     assert Path("runs/diag-2-categorical-1+3-seed-4/result.json").exists()
 
 
-def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "run"
     succeeds(capsys, "train", *QUICK, "--out", out)
     before = contents(out)
@@ -78,10 +72,15 @@ def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(
 
 @pytest.mark.parametrize("form", [["--config", "c.json"], ["--config=c.json"]])
 def test_config_file_is_what_flags_start_from_and_former_names_still_work(
-    form: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    form: list[str], tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     asked: list[TrainConfig] = []
-    monkeypatch.setattr("ridgeformer.cli.train.run_training", lambda config, *more: asked.append(config) or 0)
+
+    def fake(config: TrainConfig, *more: object) -> int:
+        asked.append(config)
+        return 0
+
+    monkeypatch.setattr("ridgeformer.cli.train.run_training", fake)
     monkeypatch.chdir(tmp_path)
     Path("c.json").write_text('{"model": "diag", "layers": 1, "dim": 3, "context": 6, "recipe": "paper", "batch": 4}')
     succeeds(capsys, "train", *form, "--layers", 3, "--sequences", 50)
@@ -114,7 +113,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_is_one_sentence_and_leaves_no_files(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {"bad.json": '{"layer": 3}', "broken.json": "{", "fine.json": '{"layers": 3}'}
@@ -125,9 +124,7 @@ def test_bad_input_is_one_sentence_and_leaves_no_files(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
-def test_run_whose_model_explodes_on_fresh_sequences_finishes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_whose_model_explodes_on_fresh_sequences_finishes(tmp_path: Path, capsys: Capture) -> None:
     succeeds(capsys, "train", *QUICK, "--layers", 8, "--rate", 1, "--sequences", 500, "--out", tmp_path / "run")
     assert (tmp_path / "run" / "result.json").exists()
 
@@ -147,7 +144,7 @@ def test_losses_are_shown_adjusted_beside_the_bayes_limit_and_the_papers_cell(re
 
 
 def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_priors.py").write_text(
@@ -176,7 +173,7 @@ def interrupted(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterrupted_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
     done = interrupted(out)
@@ -184,7 +181,7 @@ def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterr
     last = done.stderr.splitlines()[-1]
     stopped = re.fullmatch(r"ridgeformer: Stopped at step (\d+); go on with: ridgeformer (.*)", last)
     assert stopped is not None
-    assert 0 < int(stopped[1]) < 6000
+    assert 0 < int(stopped[1]) < 3000
     assert (out / "checkpoints" / f"step-{int(stopped[1]):09d}.safetensors").exists()
     assert "Traceback" not in done.stderr
     assert not (out / "result.json").exists()

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from running import read_json, refuses, succeeds
+from running import Capture, Patch, read_json, refuses, succeeds
 
 import ridgeformer as rf
 from ridgeformer import zoo as shelf
@@ -23,9 +23,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_list_has_a_row_for_each_model_and_json_all_that_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_has_a_row_for_each_model_and_json_all_that_is_known(tmp_path: Path, capsys: Capture) -> None:
     text = succeeds(capsys, "zoo", "--json", tmp_path / "z.json")
     rows = read_json(tmp_path / "z.json")
     assert [row["name"] for row in rows] == list(shelf.zoo_names())
@@ -37,7 +35,7 @@ def test_list_has_a_row_for_each_model_and_json_all_that_is_known(
 
 
 def test_list_at_80_columns_has_whole_names_and_numbers_and_sha256_on_request(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for flags in ((), ("--sha256",)):
@@ -51,16 +49,14 @@ def test_list_at_80_columns_has_whole_names_and_numbers_and_sha256_on_request(
                 assert (entry.sha256[:12] in text) == bool(flags)
 
 
-def test_list_of_some_names_leaves_out_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_some_names_leaves_out_the_others(capsys: Capture) -> None:
     text = succeeds(capsys, "zoo", "diag-2-uniform-7", "full-7-uniform-7")
     assert "diag-2-uniform-7" in text
     assert "diag-1" not in text
     assert "2 models." in text
 
 
-def test_build_puts_the_models_of_runs_into_a_folder(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_puts_the_models_of_runs_into_a_folder(runs: Path, tmp_path: Path, capsys: Capture) -> None:
     out = succeeds(capsys, "zoo", "--build", runs, "--into", tmp_path / "new")
     built = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
     assert built == {f"{run.name}.safetensors": (run / "model.safetensors").read_bytes() for run in runs.iterdir()}
@@ -68,7 +64,7 @@ def test_build_puts_the_models_of_runs_into_a_folder(
 
 
 def test_build_without_a_folder_adds_to_the_package(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: Path, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     (tmp_path / "models").mkdir()
     monkeypatch.setattr(resources, "files", lambda package: tmp_path)
@@ -89,11 +85,7 @@ def test_build_without_a_folder_adds_to_the_package(
     ],
 )
 def test_bad_input_is_one_sentence(
-    arguments: tuple[str, ...],
-    hint: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], hint: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refuses(capsys, hint, "zoo", *arguments)

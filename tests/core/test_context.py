@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from support import make_examples, refusal, relative_error
+from support import DTYPES, make_examples, refused, relative_error
 
 # Float64 rounding of small sums and well-conditioned solves; measured, 1e-14.
 TIGHT = 1e-11
@@ -79,36 +79,41 @@ def test_ridge_of_float32_contexts_is_computed_in_float64() -> None:
 def test_ridge_with_a_bad_penalty_is_refused(penalty: Any) -> None:
     examples = make_examples(2, 6, 3, seed=6)
     context = rf.Context.from_tokens(examples.X, examples.y)
-    with refusal():
-        context.ridge(penalty)
+    refused("penalty", context.ridge, penalty)
 
 
-@pytest.mark.parametrize(
-    "gram",
-    [
-        np.zeros((3, 3)),
-        np.zeros((2, 3, 4)),
-        np.zeros((2, 4, 3)),
-        np.zeros((2, 1, 1)),
-        np.full((2, 3, 3), np.nan),
-        np.full((2, 3, 3), np.inf),
-        np.zeros((2, 3, 3), complex),
-        np.full((2, 3, 3), "1"),
-        "gram",
-        None,
-    ],
-)
-def test_context_of_a_bad_gram_matrix_is_refused(gram: Any) -> None:
-    """At once, or at the latest where the kernels would read past the end of an array."""
-    model = rf.LinearTransformer.init("diag", layers=2, dim=2)
-    with refusal():
-        rf.context_weights(model, rf.Context(gram, 5), backend="fused")
+LOPSIDED = np.array([[[4.0, 1.0, 2.0], [1.001, 3.0, 0.5], [2.0, 0.5, 5.0]]])
+BAD_GRAMS: dict[str, Any] = {
+    **{f"of shape {shape}": np.zeros(shape) for shape in ((3, 3), (2, 3, 4), (2, 4, 3), (2, 1, 1))},
+    **{f"of {value}": np.full((2, 3, 3), value) for value in (np.nan, np.inf, 1j, "1")},
+    "a string": "gram",
+    "nothing": None,
+    "masked": np.ma.masked_array(np.eye(3)[None], False),
+    "asymmetric": LOPSIDED,
+    "asymmetric in one of two": np.concatenate([np.eye(3)[None], LOPSIDED]),
+    "asymmetric in its last column": np.arange(9.0).reshape(1, 3, 3) @ np.diag([1, 1, 0]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_GRAMS)
+def test_context_of_a_bad_gram_matrix_is_refused(name: str) -> None:
+    """At once: the kernels would read past the end of an array, and read one half of the matrix only."""
+    refused("symmetric" if name.startswith("asymmetric") else "gram", rf.Context, BAD_GRAMS[name], 5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e15])
+def test_context_of_a_gram_matrix_that_is_symmetric_to_rounding_is_accepted(dtype: Any, size: float) -> None:
+    X, y = np.random.default_rng(0).standard_normal((2, 4, 1000, 5)).astype(dtype), np.ones((4, 1000), dtype)
+    tokens = np.concatenate([X[0] * dtype(size), y[..., None]], axis=-1)
+    gram = np.einsum("bni,bnj->bij", tokens, tokens)
+    gram[:, 0, 1] *= dtype(1 + 4 * np.finfo(dtype).eps)  # as another order of summation would leave it
+    assert rf.Context(gram, 1000).dim == 5
 
 
 @pytest.mark.parametrize("examples", [0, -1, 1.5, "5", None, True])
 def test_context_of_a_bad_number_of_examples_is_refused(examples: Any) -> None:
-    with refusal():
-        rf.Context(np.eye(3)[None], examples)
+    refused("examples", rf.Context, np.eye(3)[None], examples)
 
 
 def test_ridge_without_penalty_on_float32_grams_of_few_examples_ignores_empty_directions() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import safetensors.numpy
 
 import ridgeformer as rf
 from ridgeformer.core import model_file
-from support import KINDS, one_sentence, refusal
+from support import DTYPES, KINDS, refusal
 
 
 def named(kind: str, info: Any = None, dtype: Any = np.float32, heads: int = 2) -> rf.LinearTransformer:
@@ -24,7 +25,7 @@ def named(kind: str, info: Any = None, dtype: Any = np.float32, heads: int = 2) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [1, 3])
 def test_load_of_a_saved_model_gives_it_back(tmp_path: Path, kind: str, dtype: Any, heads: int) -> None:
     info = {"task": {"noise": "uniform:5"}, "steps": 20_000, "loss": 0.0448, "name": "σ ≤ 5 \ud800", "none": None}
@@ -98,36 +99,20 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize(
-    "info",
-    [
-        {"a": np.nan},
-        {"a": np.inf},
-        {"a": {1, 2}},
-        {"a": object()},
-        {"a": np.ones(2)},
-        {"a": b"bytes"},
-        {(1, 2): 3},
-        {"a": nested(100_000)},
-    ],
-)
-def test_save_of_info_that_is_not_json_is_refused(tmp_path: Path, info: Any) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, {1, 2}, object(), np.ones(2), b"bytes", {(1, 2): 3}, nested(10**5)])
+def test_save_of_info_that_is_not_json_is_refused(tmp_path: Path, value: Any) -> None:
     with refusal("info"):
-        named("diag", info).save(tmp_path / "m")
+        named("diag", {"a": value}).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
-def test_save_of_info_too_long_to_be_loaded_again_is_refused(tmp_path: Path) -> None:
-    with refusal(r"info|metadata|larger"):
-        named("diag", {"log": "x" * model_file.MAX_HEADER_BYTES}).save(tmp_path / "m")
-    assert not list(tmp_path.iterdir())
-
-
-def test_save_of_a_model_too_large_to_be_loaded_again_is_refused(
+def test_save_of_what_is_too_large_to_be_loaded_again_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with refusal("info is larger"):
+        named("diag", {"log": "x" * model_file.MAX_HEADER_BYTES}).save(tmp_path / "m")
     monkeypatch.setattr(model_file, "MAX_FILE_BYTES", 1000)
-    with refusal():
+    with refusal("model is larger"):
         named("full").save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
@@ -142,24 +127,15 @@ def test_save_on_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as broken:
         broken.setattr(os, function, full)
-        with pytest.raises(rf.InputError) as caught:
+        with refusal(re.escape(f"{tmp_path / 'm'}: {os.strerror(errno.ENOSPC)}")):
             named("diag", {"which": "new"}).save(tmp_path / "m")
-    message = one_sentence(caught.value)
-    assert str(tmp_path / "m") in message
-    assert os.strerror(errno.ENOSPC) in message
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert rf.load(tmp_path / "m").info == {"which": "old"}
 
 
-@pytest.mark.parametrize("name", ["missing/m", "a\0b"])
+@pytest.mark.parametrize("name", ["missing/m", "a\0b", "folder"])
 def test_save_to_an_impossible_path_is_refused(tmp_path: Path, name: str) -> None:
-    with refusal():
-        named("diag").save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
-def test_save_onto_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with refusal():
-        named("diag").save(tmp_path / "folder")
+    with refusal("Cannot write"):
+        named("diag").save(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

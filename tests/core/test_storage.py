@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ridgeformer as rf
 from ridgeformer.core.storage import write_whole
-from support import one_sentence, refusal
+from support import refusal
 
 OLD, NEW = b"what was there before", b"what shall be there"
 
@@ -27,13 +26,6 @@ def target(tmp_path: Path) -> Path:
 
 def only_the_old_file_is_there(target: Path) -> bool:
     return [path.name for path in target.parent.iterdir()] == [target.name] and target.read_bytes() == OLD
-
-
-def failing(number: int) -> Callable[..., Any]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError(number, os.strerror(number))
-
-    return fail
 
 
 def test_write_whole_to_a_new_path_writes_the_bytes_and_nothing_else(tmp_path: Path) -> None:
@@ -86,11 +78,12 @@ def test_write_whole_synchronises_the_file_before_the_rename_and_the_folder_afte
 def test_write_whole_on_a_failing_disk_keeps_the_old_file_and_leaves_no_part(
     target: Path, monkeypatch: pytest.MonkeyPatch, function: str, number: int
 ) -> None:
-    monkeypatch.setattr(os, function, failing(number))
-    with pytest.raises(rf.InputError) as caught:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, function, fail)
+    with refusal(re.escape(f"{target}: {os.strerror(number)}")):
         write_whole(target, NEW)
-    assert str(target) in one_sentence(caught.value)
-    assert os.strerror(number) in str(caught.value)
     assert only_the_old_file_is_there(target)
 
 
@@ -104,7 +97,7 @@ def test_write_whole_on_a_full_device_says_so(target: Path, monkeypatch: pytest.
         return original(os.open("/dev/full", os.O_WRONLY), mode)
 
     monkeypatch.setattr(os, "fdopen", open_full)
-    with pytest.raises(rf.InputError, match=os.strerror(errno.ENOSPC)):
+    with refusal(os.strerror(errno.ENOSPC)):
         write_whole(target, NEW)
     assert only_the_old_file_is_there(target)
 
@@ -119,17 +112,11 @@ def test_write_whole_interrupted_leaves_no_part(target: Path, monkeypatch: pytes
     assert only_the_old_file_is_there(target)
 
 
-def test_write_whole_into_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(rf.InputError) as caught:
-        write_whole(tmp_path / "nowhere" / "file", NEW)
-    assert "nowhere" in one_sentence(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_write_whole_onto_a_folder_is_refused_and_leaves_no_part(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nowhere/file", "folder", "a\0b"])
+def test_write_whole_to_an_impossible_path_is_refused_and_leaves_no_part(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
-    with refusal():
-        write_whole(tmp_path / "folder", NEW)
+    with refusal("Cannot write"):
+        write_whole(tmp_path / name, NEW)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
@@ -142,9 +129,3 @@ def test_write_whole_into_a_read_only_folder_is_refused(target: Path) -> None:
         assert only_the_old_file_is_there(target)
     finally:
         target.parent.chmod(0o755)
-
-
-def test_write_whole_to_a_name_with_a_null_byte_is_refused(tmp_path: Path) -> None:
-    with refusal():
-        write_whole(tmp_path / "a\0b", NEW)
-    assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
+from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.validation import (
     InputError,
@@ -145,7 +146,6 @@ def test_former_names_of_the_package_still_work() -> None:
 # --- the public functions: tokens -------------------------------------------------------------------------------------
 
 X, Y, QUERIES = np.ones((2, 4, 3)), np.ones((2, 4)), np.ones((2, 5, 3))
-NAN, INFINITE = np.full_like(X, np.nan), np.full_like(X, np.inf)
 BACKENDS = ("auto", "reference", "fused")
 
 
@@ -154,43 +154,35 @@ def model(kind: str = "diag", dim: int = 3) -> rf.LinearTransformer:
 
 
 RAGGED: Any = [[[1.0, 2.0, 3.0]], [[1.0, 2.0]]]
+
+
+def bad_arrays(good: Array) -> dict[str, Any]:
+    """What may not take the place of this one."""
+    return {
+        "of one axis less": good[0],
+        "of one axis more": good[None],
+        "of another batch": good[:1],
+        "a number": 1.0,
+        "a string": "X",
+        "nothing": None,
+        "ragged": RAGGED,
+        "of strings": np.full(good.shape, "1"),
+        "of objects": np.full(good.shape, None),
+        "complex": good + 0j,
+        "masked": np.ma.masked_array(good, good > 5),
+        "NaN": np.full_like(good, np.nan),
+        "infinite": np.full_like(good, -np.inf),
+    }
+
+
 BAD_TOKENS: dict[str, tuple[Any, Any]] = {
-    "X of two axes": (X[0], Y),
-    "X of four axes": (X[None], Y),
-    "X a number": (1.0, Y),
-    "X ragged": (RAGGED, Y),
-    "X of strings": (np.full(X.shape, "1"), Y),
-    "X a string": ("X", Y),
-    "X None": (None, Y),
-    "X complex": (X + 0j, Y),
-    "X of objects": (np.full(X.shape, None), Y),
-    "X NaN": (NAN, Y),
-    "X infinite": (INFINITE, Y),
-    "y of one axis": (X, Y[0]),
-    "y of three axes": (X, Y[..., None]),
-    "y ragged": (X, [[1.0], [1.0, 2.0]]),
-    "y of strings": (X, [["a"] * 4] * 2),
-    "y None": (X, None),
-    "y NaN": (X, np.full_like(Y, np.nan)),
-    "y infinite": (X, np.full_like(Y, -np.inf)),
-    "X masked": (np.ma.masked_array(X, X > 5), Y),
-    "y masked": (X, np.ma.masked_array(Y, Y > 0)),
-    "y of another batch": (X, Y[:1]),
+    **{f"X {name}": (bad, Y) for name, bad in bad_arrays(X).items()},
+    **{f"y {name}": (X, bad) for name, bad in bad_arrays(Y).items()},
     "y of another n": (X, Y[:, :3]),
     "no examples": (X[:, :0], Y[:, :0]),
     "no features": (X[..., :0], Y),
 }
-BAD_QUERIES: dict[str, Any] = {
-    "of two axes": QUERIES[0],
-    "a number": 1.0,
-    "ragged": RAGGED,
-    "of strings": np.full(QUERIES.shape, "1"),
-    "None": None,
-    "NaN": np.full_like(QUERIES, np.nan),
-    "infinite": np.full_like(QUERIES, np.inf),
-    "of another batch": QUERIES[:1],
-    "of another dim": QUERIES[..., :2],
-}
+BAD_QUERIES = {**bad_arrays(QUERIES), "of another dim": QUERIES[..., :2]}
 
 
 @pytest.mark.parametrize("name", BAD_TOKENS)

@@ -60,6 +60,16 @@ def records() -> dict[str, dict[str, Any]]:
     return others | {"table1": table1(), "claims": {"record": "claims", "claims": claims}}
 
 
+def poisoned(value: Any, text: str) -> Any:
+    """Every text in a value with another behind it, except what the page tells things apart by."""
+    if isinstance(value, dict):
+        kept = ("type", "colour", "marker")
+        return {name: item if name in kept else poisoned(item, text) for name, item in value.items()}
+    if isinstance(value, list):
+        return [poisoned(item, text) for item in value]
+    return value + text if isinstance(value, str) else value
+
+
 def write_records(folder: Path, contents: dict[str, dict[str, Any]]) -> Path:
     """A results folder with these records."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -290,13 +290,3 @@ def test_screen_readers_are_told_the_result_once_it_has_settled(explorer: Explor
     text = explorer.browser.wait("return document.getElementById('announcer')?.textContent")
     assert text == explorer.element("summary").text
     assert text.startswith("Error of DIAG after 4 layers: ")
-
-
-def test_explorer_fits_desk_and_phone(explorer: Explorer, tmp_path_factory: pytest.TempPathFactory) -> None:
-    explorer.open("model=full-7-uniform-5&seed=5")
-    folder = tmp_path_factory.mktemp("explorer")
-    for name, width, dark in (("desk", 1280, False), ("dark", 1280, True), ("phone", 390, False)):
-        explorer.browser.emulate(width=width, dark=dark)
-        explorer.browser.run("document.getElementById('explorer').scrollIntoView()")
-        explorer.browser.wait("return document.documentElement.scrollWidth <= arguments[0]", width)
-        explorer.browser.screenshot(folder / f"{name}.png")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Browser
-from made_up import PRIORS, records, write_records
+from made_up import PRIORS, poisoned, records, write_records
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -79,6 +80,13 @@ def enter_grid(browser: Browser) -> None:
     assert focused(browser)["row"] == 0
 
 
+def show_all(browser: Browser) -> Iterator[str]:
+    """Open the tabs of all figures one after the other."""
+    for key in FIGURES:
+        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+        yield key
+
+
 def column(browser: Browser, place: int) -> list[str]:
     """The numbers of a column from top to bottom."""
     texts: list[str] = browser.run(
@@ -91,8 +99,7 @@ def column(browser: Browser, place: int) -> list[str]:
 
 def test_page_and_every_figure_draw_without_complaint_and_ask_for_nothing(browser: Browser, page: Path) -> None:
     browser.open(page)
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    for key in show_all(browser):
         shown = browser.run(
             "const panel = document.getElementById(`panel-${arguments[0]}`);"
             "return [panel.hidden, panel.querySelectorAll('svg.canvas .line, svg.heatmap rect, td').length]",
@@ -280,8 +287,7 @@ def test_all_text_has_enough_contrast(browser: Browser, page: Path, dark: bool) 
     light = browser.run("return getComputedStyle(document.body).backgroundColor")
     browser.emulate(dark=dark)
     assert (browser.run("return getComputedStyle(document.body).backgroundColor") != light) is dark
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    for key in show_all(browser):
         worst = browser.run(CONTRASTS)
         assert worst[0][0] >= LEAST_CONTRAST, (key, worst)
 
@@ -290,8 +296,7 @@ def test_all_text_has_enough_contrast(browser: Browser, page: Path, dark: bool) 
 def test_page_never_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
     browser.open(page)
     browser.emulate(width)
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    for key in show_all(browser):
         browser.settle()
         assert browser.run("return document.documentElement.scrollWidth") <= width, key
 
@@ -306,8 +311,7 @@ def test_charts_are_as_wide_as_their_place_on_a_phone(browser: Browser, page: Pa
 
 def test_every_control_has_a_name_and_every_id_is_there_once(browser: Browser, page: Path) -> None:
     browser.open(page)
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    assert list(show_all(browser)) == list(FIGURES)
     nameless = browser.run(
         """return [...document.querySelectorAll("button, input, select, a, [tabindex='0'], [role=application]")]
         .filter((node) => !(node.ariaLabel || node.innerText?.trim() || node.textContent.trim() || node.labels?.length))
@@ -337,22 +341,12 @@ def test_records_with_nothing_in_them_make_a_page_that_says_so(browser: Browser,
         for name, record in records().items()
     }
     browser.open(write_page(write_records(tmp_path, contents), tmp_path, models=()))
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    for key in show_all(browser):
         assert "There is nothing to draw" in browser.run(
             "return document.getElementById(arguments[0]).textContent", f"panel-{key}"
         )
     assert "There are no models" in browser.run("return document.getElementById('explorer').textContent")
     assert browser.complaints() == []
-
-
-def poisoned(value: Any) -> Any:
-    """Every text of the page's data with markup behind it, except what things are told apart by."""
-    if isinstance(value, dict):
-        return {name: item if name in ("type", "colour", "marker") else poisoned(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [poisoned(item) for item in value]
-    return value + HOSTILE if isinstance(value, str) else value
 
 
 def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Browser, tmp_path: Path) -> None:
@@ -361,14 +355,15 @@ def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Bro
     file = tmp_path / "<img src=x onerror='window.hacked=1'>.safetensors"
     rf.LinearTransformer(model.kind, model.dim, model.parameters, info).save(file)
     data = page_data(read_results(write_records(tmp_path, records())), encode_models([str(file)]))
-    wild = poisoned({name: value for name, value in data.items() if name != "models"}) | {"models": data["models"]}
+    wild = poisoned({name: value for name, value in data.items() if name != "models"}, HOSTILE) | {
+        "models": data["models"]
+    }
     for figure, tame in zip(wild["figures"], data["figures"], strict=True):
         figure["name"] = tame["name"]
     page = tmp_path / "index.html"
     page.write_text(page_html(wild), encoding="utf-8")
     browser.open(page, f"model={HOSTILE}&figure={HOSTILE}&sort={HOSTILE}")
-    for key in FIGURES:
-        browser.run("document.getElementById(`tab-${arguments[0]}`).click()", key)
+    assert list(show_all(browser)) == list(FIGURES)
     assert browser.run("return window.hacked ?? null") is None
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert browser.run("return document.scripts.length") == 2
@@ -392,12 +387,3 @@ def test_baselines_are_defined_where_they_appear_and_the_paper_is_linked(browser
         browser.driver.find_element("link text", "arXiv 2402.14180").get_attribute("href")
         == "https://arxiv.org/abs/2402.14180"
     )
-
-
-def test_screenshots_of_desk_and_phone_in_light_and_dark_differ(browser: Browser, page: Path, tmp_path: Path) -> None:
-    pictures = set()
-    for width, dark in ((1280, False), (1280, True), (PHONE, False), (PHONE, True)):
-        browser.open(page, "section=figures")
-        browser.emulate(width, 900, dark)
-        pictures.add(browser.screenshot(tmp_path / f"{width}-{'dark' if dark else 'light'}.png").read_bytes())
-    assert len(pictures) == 4

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from made_up_results import PREDICTORS, made_up, made_up_figure, write_results
+from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.plots import FIGURES
-from ridgeformer.plots.specification import Comparison, prior_title
+from ridgeformer.plots.specification import Comparison
 from ridgeformer.reproduction.cells import BEYOND_PRIORS, LAYERS, PRIORS
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import TrainingRecord

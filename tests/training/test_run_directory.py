@@ -100,6 +100,17 @@ def test_resume_after_the_recipe_changed_is_refused(tmp_path: Path) -> None:
         rf.train(short_run(ADAM, shorter), out=tmp_path / "run", resume=True)
 
 
+def test_resume_of_a_run_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    """Its checkpoints have a plan of their own, and "leg" for stage."""
+    with pytest.raises(TrainingInterruptedError):
+        train_short(ADAM, tmp_path / "run", callbacks=[StopAfter(10)])
+    (path,) = (tmp_path / "run" / "checkpoints").iterdir()
+    data = path.read_bytes().replace(b'\\"stage\\"', b'\\"leg\\"  ').replace(b'\\"kind\\"', b'\\"dink\\"')
+    path.write_bytes(data.replace(short_run(ADAM).plan.encode(), b"0123456789abcdef"))
+    with pytest.raises(InputError, match="another version of the recipe"):
+        train_short(ADAM, tmp_path / "run", resume=True)
+
+
 def test_paper_recipe_from_a_given_model_starts_there() -> None:
     names = {"recipe": "paper", "steps": 1, "batch": 8, "sequences": 10, "start": "a name"}
     config = TrainConfig(kind="full", layers=1, dim=3, examples=8, **names)  # type: ignore[arg-type]

@@ -65,8 +65,11 @@ def _counts(layers: int, heads: int, size: int) -> Iterator[int]:
             yield heads * product + (heads * vector if below_last else half)
 
 
-def measure_rates(threads: int, repeats: int, window: float, settle: float) -> dict[str, dict[str, float]]:
-    """Flops per second and seconds of NumPy's matrix product and of the kernel for two batch sizes, taken in turns."""
+def write_rates(threads: int, repeats: int, window: float, settle: float) -> None:
+    """Flops per second and seconds of NumPy's matrix product and of the kernel for two batch sizes, taken in turns.
+
+    As JSON on stdout, for the process that started this one.
+    """
     model = LinearTransformer.init("full", layers=LAYERS, dim=DIM)
     matrix = np.random.default_rng(0).standard_normal((MATRIX, MATRIX)).astype(np.float32)
     calls: dict[str, Call] = {"sgemm": lambda: matrix @ matrix}
@@ -76,12 +79,8 @@ def measure_rates(threads: int, repeats: int, window: float, settle: float) -> d
         calls[str(batch)] = partial(losses_and_gradient_on, model, contexts, threads=threads)
         flops[str(batch)] = 2.0 * multiply_adds(LAYERS, 1, DIM + 1) * batch
     seconds = best_times(calls, repeats, window, settle)
-    return {name: {"rate": flops[name] / seconds[name], "seconds": seconds[name]} for name in calls}
-
-
-def write_rates(threads: int, repeats: int, window: float, settle: float) -> None:
-    """`measure_rates` as JSON on stdout, for the process that started this one."""
-    json.dump(measure_rates(threads, repeats, window, settle), sys.stdout)
+    rates = {name: {"rate": flops[name] / seconds[name], "seconds": seconds[name]} for name in calls}
+    json.dump(rates, sys.stdout)
 
 
 def flop_rows(config: BenchConfig) -> list[Row]:

@@ -128,9 +128,9 @@ def _implied(explanation: Explanation, console: Console) -> None:
     distances = []
     for layer in range(1, explanation.model.layers + 1):
         of_layer = {band.band: band for band in implied.bands if band.layer == layer}
-        seen = [of_layer.get(band.label) for band in bands]
-        rows.append([f"after layer {layer}", *("" if band is None else number_text(band.median) for band in seen)])
-        distances = ["" if band is None else f"{band.distance:.2%}" for band in seen]
+        of_bands = [of_layer.get(band.label) for band in bands]
+        rows.append([f"after layer {layer}", *("" if band is None else number_text(band.median) for band in of_bands)])
+        distances = ["" if band is None else f"{band.distance:.2%}" for band in of_bands]
     pairs = ", ".join(f"{value:.3f} with {name}" for name, value in implied.correlations.items())
     title = "√v of the ridge regression nearest to ŵ: the noise the model acts on (medians)"
     note = f"Rank correlation after the last layer: {pairs}."

@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         code = _give_up_output(_PIPE_CLOSED)
     except OSError as failed:
-        where = "to standard output" if failed.filename is None else failed.filename
-        code = _give_up_output(_complain(f"Cannot write {where}: {failed.strerror or failed}."))
+        where = "Cannot write to standard output" if failed.filename is None else failed.filename
+        code = _give_up_output(_complain(f"{where}: {failed.strerror or failed}."))
     sys.exit(code)
 
 

@@ -44,9 +44,9 @@ def report(
         for note in figure.notes:
             say(console, f"Figure {figure.name}: {note}")
     names = ", ".join(figure.name for figure in written if figure.paths)
-    say(console, f"Figures {names} as {', '.join(formats)} in {folder}")
+    say(console, f"Figures {names} as {', '.join(formats)} in {folder}", to_copy=True)
     if page:
         from ridgeformer.page import write_page
 
-        say(console, f"Page: {write_page(results, folder)}")
+        say(console, f"Page: {write_page(results, folder)}", to_copy=True)
     return 0

@@ -224,7 +224,8 @@ def _write(table: Table1, out: Path) -> None:
         name = row_name(*entry.row)
         loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
         terminal.say(console, f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
-    terminal.say(console, f"Written: {', '.join(str(out / f'table1.{suffix}') for suffix in texts)}")
+    written = ", ".join(str(out / f"table1.{suffix}") for suffix in texts)
+    terminal.say(console, f"Written: {written}", to_copy=True)
 
 
 def _table1_rows(table: Table1) -> list[list[str]]:

@@ -8,14 +8,14 @@ import os
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import tyro
 from rich import progress as bars
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -51,9 +51,9 @@ def output_console(pipe_width: int = _PIPE_WIDTH) -> Console:
     return console if console.is_terminal or os.environ.get("COLUMNS") else Console(width=pipe_width)
 
 
-def say(console: Console, text: str) -> None:
-    """Print a sentence as it is: neither coloured nor, in a file or a pipe, broken into lines."""
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+def say(console: Console, text: str, to_copy: bool = False) -> None:
+    """Print a sentence as it is; wrapped on a terminal, unless it has a path or a command ``to_copy`` in it."""
+    console.print(text, highlight=False, markup=False, soft_wrap=to_copy or not console.is_terminal)
 
 
 def print_table(
@@ -111,6 +111,14 @@ def error_text(value: float, error: float) -> str:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
+class _Bar(bars.Progress):
+    """A line of text with a bar below it, so that both have room."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from (Text(task.description) for task in self.tasks)
+        yield self.make_tasks_table(self.tasks)
+
+
 class Progress:
     """How far a command has come: a bar with the time left on a terminal, a plain line now and then elsewhere."""
 
@@ -118,9 +126,8 @@ class Progress:
         """``total`` work, in any unit. Without ``redraw`` no thread redraws the bar: it would disturb what is timed."""
         self._total, self._begun, self._stage_work = total, 0.0, 0.0
         self._started = self._shown = time.monotonic()
-        self._bar = bars.Progress(
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(bar_width=20),
+        self._bar = _Bar(
+            bars.BarColumn(),
             bars.TaskProgressColumn(),
             bars.TimeElapsedColumn(),
             bars.TextColumn("{task.fields[left]}"),

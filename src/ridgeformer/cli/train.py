@@ -105,7 +105,7 @@ def run_training(
     config = RunDirectory(out).config(config.own_prior) if resume else config
     with contextlib.ExitStack() as stack:
         display = stack.enter_context(TrainingDisplay(config))
-        callbacks: list[Callable[[StepInfo], None]] = [display.show]
+        callbacks: list[Callable[[StepInfo], None]] = [display.show_step]
         if tensorboard is not None:
             from ridgeformer.training.callbacks import TensorBoardLog
 
@@ -123,8 +123,9 @@ def run_training(
     _print_result(config, result, display.bayes)
     console = terminal.output_console()
     files = ", ".join(str(out / name) for name in ("model.safetensors", "result.json", "history.jsonl"))
-    terminal.say(console, f"Files: {files}")
-    terminal.say(console, f"Try next: ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile")
+    terminal.say(console, f"Files: {files}", to_copy=True)
+    follow_up = f"ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile"
+    terminal.say(console, f"Try next: {follow_up}", to_copy=True)
     if json is not None:
         terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
     return 0
@@ -157,7 +158,7 @@ def _free_folder(config: TrainConfig) -> Path:
     )
 
 
-class TrainingDisplay:
+class TrainingDisplay(terminal.Progress):
     """A callback of `ridgeformer.train`: losses, the Bayes limit and the paper's number, speed and time left.
 
     All are adjusted losses. A stage that trains on the paper's sampled objective has losses that contain that of the
@@ -176,22 +177,14 @@ class TrainingDisplay:
         printed = _printed_cell(config)
         paper = "" if printed is None else f", paper {printed:g}"
         self._limits = f"Bayes limit {self.bayes.adjusted_loss:.3g}{paper}"
-        self._progress = terminal.Progress(sum(stage.steps for stage in stages))
-        self._started, self._first = time.monotonic(), -1
+        self._first: tuple[int, float] | None = None  # step, and when it was done
+        super().__init__(sum(stage.steps for stage in stages))
 
-    def __enter__(self) -> TrainingDisplay:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.__exit__(*error)
-
-    def show(self, info: StepInfo) -> None:
+    def show_step(self, info: StepInfo) -> None:
         """Show a step."""
-        if self._first < 0:
-            self._started, self._first = time.monotonic(), info.total
-        speed = (info.total - self._first) / max(time.monotonic() - self._started, 1e-9)
-        self._progress.show(f"{self.text(info)}, {speed:.0f} steps/s", info.total, kept=self._first - 1)
+        first, started = self._first = self._first or (info.total, time.monotonic())
+        speed = (info.total - first) / max(time.monotonic() - started, 1e-9)
+        self.show(f"{self.text(info)}, {speed:.0f} steps/s", info.total, kept=first - 1)
 
     def text(self, info: StepInfo) -> str:
         """What is said of a step."""
@@ -204,7 +197,7 @@ def _printed_cell(config: TrainConfig) -> float | None:
     """What the paper printed for this model and task, if it did."""
     from ridgeformer.reproduction.paper import printed_loss
 
-    if (config.dim, config.examples, config.heads) != (10, 20, 1):
+    if (config.dim, config.examples, config.heads, config.own_prior) != (10, 20, 1, None):
         return None
     return printed_loss(config.kind, config.layers, config.noise_spec)
 
@@ -212,8 +205,9 @@ def _printed_cell(config: TrainConfig) -> float | None:
 def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -> None:
     """The verdict on the run beside the paper's number and the Bayes limit."""
     measured, label = result.evaluation, f"{config.kind}, {config.layers} layers"
-    values = (measured.adjusted_loss, measured.standard_error, measured.median, measured.p99, measured.maximum)
-    rows = [[label, *map(terminal.number_text, values), f"trained here in {result.seconds:.0f} s"]]
+    tail = (terminal.number_text(value) for value in (measured.median, measured.p99, measured.maximum))
+    loss = (terminal.number_text(measured.adjusted_loss), terminal.number_text(measured.standard_error, 2))
+    rows = [[label, *loss, *tail, f"trained here in {result.seconds:.0f} s"]]
     printed = _printed_cell(config)
     if printed is not None:
         rows.insert(0, [label, f"{printed:g}", "", "", "", "", "printed in the paper"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Look
@@ -93,7 +94,7 @@ def figure_5(results: Results) -> Figure:
     views = []
     for method, own in series.items():
         label = METHODS[method].label
-        views.append(View(label, (Row((Chart(f"{label}, {spec.prior_title(record.noise)}", *axes, own, floor),)),)))
+        views.append(View(label, (Row((Chart(f"{label}, {prior_title(record.noise)}", *axes, own, floor),)),)))
     legend = [Series(spec.layers_text(layers), _layer_look(layers)) for layers in LAYERS] + ([floor] if floor else [])
     return _by_kind(views, 3.0, legend, "", (*notes.lines(), _seeds_note(record)))
 
@@ -179,7 +180,7 @@ def one_model(results: Results) -> Figure:
     name, depths = f"{METHODS[model.method].label} {model.layers}", range(1, model.layers + 1)
     own = spec.method_series(model.method, name=name, x=spec.floats(depths), y=model.adjusted)
     levels = (baseline(table, method, record.noise) for method in RIDGES)
-    title = f"One model, {name}, read out after each of its layers, {spec.prior_title(record.noise)}"
+    title = f"One model, {name}, read out after each of its layers, {prior_title(record.noise)}"
     axes = spec.layer_axis(depths, _AFTER), Axis(spec.LOSS, log=True)
     chart = Chart(title, *axes, (own, *(level for level in levels if level)))
     return spec.panels_figure([with_floor(chart, baseline(table, "bayes", record.noise))], (3.6, 2.6))

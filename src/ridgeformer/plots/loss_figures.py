@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
@@ -52,7 +53,7 @@ def figure_1(results: Results) -> Figure:
 
 def layer_chart(table: Table1, noise: str, notes: Notes) -> Chart:
     """One prior: models as points with 95 % intervals, baselines as levels, the Bayes limit as a floor."""
-    title, series = spec.prior_title(noise), []
+    title, series = prior_title(noise), []
     for method in KINDS:
         rows = {layers: entry for layers in LAYERS if (entry := table.entry(method, layers, noise)) is not None}
         if len(rows) < len(LAYERS):
@@ -136,7 +137,7 @@ def with_floor(chart: Chart, floor: Series | None) -> Chart:
 def figure_2(results: Results) -> Figure:
     """Loss against σ: models of seven layers for every σmax, and of 2 to 7 layers for σmax = 5."""
     record, notes = _uniform_profiles(results), Notes()
-    charts = [profile_chart(record, noise, DEPTH, spec.prior_title(noise), notes) for noise in UNIFORM]
+    charts = [profile_chart(record, noise, DEPTH, prior_title(noise), notes) for noise in UNIFORM]
     rows = Row(tuple(charts), spec.layers_text(DEPTH), 4), _depth_row(record, SEEDED_PRIOR, notes)
     legend = spec.method_keys(charts)
     return Figure((View("", rows),), (spec.WIDTH, 5.4), legend, _PROFILE_CAPTION, notes=notes.lines())
@@ -149,7 +150,7 @@ def figure_3(results: Results) -> Figure:
         raise results.nothing("table1", "models for categorical noise")
     first: list[Chart] = []
     for noise in CATEGORICAL:
-        title = f"{spec.prior_title(noise)}, {spec.layers_text(DEPTH)}"
+        title = f"{prior_title(noise)}, {spec.layers_text(DEPTH)}"
         first += layer_chart(table, noise, notes), profile_chart(record, noise, DEPTH, title, notes)
     rows = Row(tuple(first)), *(_depth_row(record, noise, notes) for noise in CATEGORICAL)
     legend, caption = (*spec.method_keys(first), PAPER), f"{_LAYERS_CAPTION} {_PROFILE_CAPTION}"
@@ -159,7 +160,7 @@ def figure_3(results: Results) -> Figure:
 def figure_6(results: Results) -> Figure:
     """Loss from which that of the oracle is not subtracted, against σ, for models of seven layers and every σmax."""
     record, notes = _uniform_profiles(results), Notes()
-    charts = [profile_chart(record, noise, DEPTH, spec.prior_title(noise), notes, unadjusted=True) for noise in UNIFORM]
+    charts = [profile_chart(record, noise, DEPTH, prior_title(noise), notes, unadjusted=True) for noise in UNIFORM]
     caption = "Loss (not adjusted) against the noise level σ; the shaded levels are those of the training."
     legend, size = spec.method_keys(charts), (spec.WIDTH, 3.7)
     return spec.panels_figure(charts, size, 4, legend=legend, caption=caption, notes=notes.lines())
@@ -175,14 +176,14 @@ def _uniform_profiles(results: Results) -> ProfilesRecord:
 def _depth_row(record: ProfilesRecord, noise: str, notes: Notes) -> Row:
     depths = (*EVERY_DEPTH, DEPTH)
     charts = (profile_chart(record, noise, depth, spec.layers_text(depth), notes) for depth in depths)
-    return Row(tuple(charts), spec.prior_title(noise))
+    return Row(tuple(charts), prior_title(noise))
 
 
 def profile_chart(
     record: ProfilesRecord, noise: str, layers: int, title: str, notes: Notes, unadjusted: bool = False
 ) -> Chart:
     """All kinds of model of one depth, with 95 % intervals, and all baselines against σ, for one prior."""
-    where = f"{spec.prior_title(noise)} {layers} layers"
+    where = f"{prior_title(noise)} {layers} layers"
     y = Axis("loss", (0, _UNADJUSTED_HIGH)) if unadjusted else Axis(spec.LOSS, _RANGE, log=True)
     panel = record.panel(noise)
     if panel is None:

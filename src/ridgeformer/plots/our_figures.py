@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
@@ -68,11 +69,11 @@ def figure_bayes(results: Results) -> Figure:
             rows = [entry for entry in entries if (entry.method, entry.noise) == (method, noise)]
             if rows:
                 depths = spec.floats(entry.layers or 1 for entry in rows)
-                series.append(Series(spec.prior_title(noise), look, depths, spec.floats(map(_excess, rows))))
+                series.append(Series(prior_title(noise), look, depths, spec.floats(map(_excess, rows))))
             else:
-                notes.add(spec.prior_title(noise), label)
+                notes.add(prior_title(noise), label)
         views.append(View(label, (Row((Chart(label, x, y, tuple(series)),)),)))
-    legend, last = tuple(Series(spec.prior_title(noise), look) for noise, look in looks.items()), len(views) - 1
+    legend, last = tuple(Series(prior_title(noise), look) for noise, look in looks.items()), len(views) - 1
     return Figure(tuple(views), (spec.WIDTH, 3.2), legend, choice="Models", first=last, notes=notes.lines())
 
 
@@ -120,7 +121,7 @@ def _depth_chart(table: Table1, noise: str) -> Chart:
             rows = {e.layers or 0: e for e in column if (e.method, e.heads) == (method, heads)}
             series += model_series(method, rows, heads, joined=True)
     x = spec.layer_axis(range(_FIRST_LAYER, (column[-1].layers or 0) + 1))
-    chart = Chart(spec.prior_title(noise), x, Axis(spec.LOSS, log=True), tuple(series))
+    chart = Chart(prior_title(noise), x, Axis(spec.LOSS, log=True), tuple(series))
     return with_floor(chart, baseline(table, "bayes", noise))
 
 
@@ -163,7 +164,7 @@ def _training_view(curves: Sequence[TrainingCurve], floor: Series | None) -> Vie
         needed = (one.level or min(one.y[0], _HIGHEST_LOSS) for one in (*series, floor) if one and not one.faint)
         y = Axis(spec.LOSS, spec.bounds(needed), log=True)
         charts.append(Chart(spec.layers_text(layers), x, y, series, floor))
-    return View(spec.prior_title(curves[0].noise), (Row(tuple(charts), columns=min(_PANELS, len(charts))),))
+    return View(prior_title(curves[0].noise), (Row(tuple(charts), columns=min(_PANELS, len(charts))),))
 
 
 def _curve(curve: TrainingCurve) -> Iterable[Series]:
@@ -207,7 +208,7 @@ def figure_shift(results: Results) -> Figure:
         tuple(_shift_name(scenario.spec) for scenario in scenarios),
         tuple(columns),
         tuple(failed),
-        f"loss over that of ridge regression told the shift (trained on {spec.prior_title(record.noise)})",
+        f"loss over that of ridge regression told the shift (trained on {prior_title(record.noise)})",
         (min(0.95, lowest / 1.06), _HIGHEST_RATIO),
     )
     hollow = Series("hollow: does not survive", Look(spec.GREY, (), "o"), points=True, hollow=True)

@@ -72,6 +72,7 @@ _TICKS = ((0.7, (1, 1.5, 2, 3, 4, 5, 6, 8)), (1.6, (1, 2, 5)), (2.3, (1, 3)), (m
 """Decades of a logarithmic axis, and what is labelled in each if there are fewer."""
 _PLAIN_DECADES = 6  # up to which labels are 0.01 rather than a power of ten
 _MOST_TICKS = 16  # at whole numbers
+_CROWD = 50  # points of a series from which markers are small
 _DARK = 0.7  # strength of a colour from which text on it is white
 _LINEAR_SHARE = 1 / 30  # of the largest entry of a heat map, up to which colours grow linearly
 _RATIO_TICKS = (0.7, 0.8, 1, 1.2, 1.5, 2, 3, 4)
@@ -248,10 +249,11 @@ def _chart(axes: Axes, chart: Chart) -> None:
 def _axis(axes: Axes, axis: Axis, name: Literal["x", "y"]) -> None:
     """Scale, limits and ticks."""
     drawn = axes.xaxis if name == "x" else axes.yaxis
+    set_scale = axes.set_xscale if name == "x" else axes.set_yscale
     if axis.linear_below:
-        axes.set(**{f"{name}scale": "symlog"})
+        set_scale("symlog", linthresh=axis.linear_below)
     elif axis.log:
-        axes.set(**{f"{name}scale": "log"})
+        set_scale("log")
     if axis.limits is not None:
         room = 0.4 * axis.whole
         axes.set(**{f"{name}lim": (axis.limits[0] - room, axis.limits[1] + room)})
@@ -273,7 +275,8 @@ def _log_ticks(drawn: Any) -> None:
     if not 0 < low < high:
         return
     decades = math.log10(high / low)
-    drawn.set_major_locator(LogLocator(subs=next(steps for most, steps in _TICKS if decades < most), numticks=12))
+    steps = next(steps for most, steps in _TICKS if decades < most)
+    drawn.set_major_locator(LogLocator(subs=steps, numticks=12 if drawn.axis_name == "y" else 7))
     if decades < _PLAIN_DECADES:
         drawn.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     drawn.set_minor_formatter(NullFormatter())
@@ -318,6 +321,8 @@ def _style(series: Series) -> dict[str, Any]:
         style |= {"markersize": 6.5, "markeredgecolor": "white", "markeredgewidth": 0.4, "zorder": 4}
     elif series.points:
         style |= {"markersize": 4.2}
+    if len(series.x) > _CROWD:
+        style |= {"markersize": 2.5}
     return style
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.core.distributions import Categorical, Uniform, parse_noise
+from ridgeformer.core.distributions import Categorical, LogUniform, Uniform, parse_noise
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, Look
 from ridgeformer.evaluation.statistics import NORMAL_95
@@ -39,12 +39,9 @@ class Axis:
     limits: tuple[float, float] | None = None
     """Both ends; what is beyond is cut. None leaves them to Matplotlib, so a figure of the page must have them."""
     log: bool = False
-    whole: bool = False
-    """Ticks at whole numbers only, and a little room at both ends."""
-    ticks: tuple[float, ...] = ()
-    """Where they are in print, if not wherever there is room."""
-    names: tuple[str, ...] = ()
-    """Words in place of the numbers of ``ticks``."""
+    whole: bool = False  # ticks at whole numbers only, and a little room at both ends
+    ticks: tuple[float, ...] = ()  # where they are in print, if not wherever there is room
+    names: tuple[str, ...] = ()  # words in place of the numbers of ``ticks``
     linear_below: float = 0.0
     """Of an axis with both signs: linear up to this size, logarithmic beyond (Matplotlib only)."""
 
@@ -54,32 +51,21 @@ class Series:
     """Points that belong together, or one ``level`` across the whole chart."""
 
     name: str
-    look: Look
-    """Its colour may also be "3/8", the third of eight things in order: see `in_order`."""
+    look: Look  # its colour may also be "3/8", the third of eight things in order: see `in_order`
     x: tuple[float, ...] = ()
-    y: tuple[float, ...] = ()
-    """One for each x; NaN is a gap."""
+    y: tuple[float, ...] = ()  # one for each x; NaN is a gap
     level: float | None = None
-    low: tuple[float, ...] = ()
-    """Lower ends of intervals around y, one for each x, or none at all."""
+    low: tuple[float, ...] = ()  # lower ends of intervals around y, one for each x, or none at all
     high: tuple[float, ...] = ()
-    bars: bool = False
-    """Intervals are bars, not a band."""
-    points: bool = False
-    """Markers without a line."""
+    bars: bool = False  # intervals are bars, not a band
+    points: bool = False  # markers without a line
     hollow: bool = False
-    steps: bool = False
-    """y holds until the next x."""
-    faint: bool = False
-    """A thin line behind the others."""
-    marked: tuple[int, ...] | None = None
-    """Places of the points that carry a marker; all of them if None."""
-    keys: tuple[str, ...] = ()
-    """Entries of the legend that it belongs to; its name if there are none."""
-    note: str | tuple[str, ...] = ""
-    """What the page says of every point, or of each."""
-    labels: tuple[str, ...] = ()
-    """What is written at each point (Matplotlib only)."""
+    steps: bool = False  # y holds until the next x
+    faint: bool = False  # a thin line behind the others
+    marked: tuple[int, ...] | None = None  # places of the points that carry a marker; all of them if None
+    keys: tuple[str, ...] = ()  # entries of the legend that it belongs to; its name if there are none
+    note: str | tuple[str, ...] = ""  # what the page says of every point, or of each
+    labels: tuple[str, ...] = ()  # what is written at each point (Matplotlib only)
 
 
 @dataclass(frozen=True)
@@ -90,12 +76,10 @@ class Chart:
     x: Axis
     y: Axis
     series: tuple[Series, ...]
-    floor: Series | None = None
-    """A level that no predictor can be below."""
+    floor: Series | None = None  # a level that no predictor can be below
     shades: tuple[tuple[float, float], ...] = ()
     """Ranges of x that are marked: the noise that models were trained on. A single level has two equal ends."""
-    remark: str = ""
-    """Written into the panel."""
+    remark: str = ""  # written into the panel
 
 
 @dataclass(frozen=True)
@@ -104,15 +88,12 @@ class HeatMap:
 
     title: str
     matrix: tuple[tuple[float, ...], ...]
-    largest: float
-    """Size of the entry with the strongest colour; the same for all maps of a figure."""
+    largest: float  # size of the entry with the strongest colour; the same for all maps of a figure
     ratios: bool = False
-    texts: tuple[tuple[str, ...], ...] = ()
-    """What is written into the cells."""
+    texts: tuple[tuple[str, ...], ...] = ()  # what is written into the cells
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    scale: str = ""
-    """What the colours mean."""
+    scale: str = ""  # what the colours mean
 
 
 @dataclass(frozen=True)
@@ -121,13 +102,10 @@ class Comparison:
 
     title: str
     rows: tuple[str, ...]
-    columns: tuple[Series, ...]
-    """One for each predictor: x holds its ratio in every row, low and high the interval."""
-    failed: tuple[tuple[bool, ...], ...]
-    """For each column: in which rows it does not survive."""
+    columns: tuple[Series, ...]  # one for each predictor: x holds its ratio in every row, low and high the interval
+    failed: tuple[tuple[bool, ...], ...]  # for each column: in which rows it does not survive
     label: str
-    limits: tuple[float, float]
-    """Of the ratios in print; what is beyond is named at the edge."""
+    limits: tuple[float, float]  # of the ratios in print; what is beyond is named at the edge
 
 
 Panel = Chart | HeatMap | Comparison
@@ -139,8 +117,7 @@ class Row:
 
     panels: tuple[Panel, ...]
     title: str = ""
-    columns: int = 0
-    """How many stand beside each other in print, if not all."""
+    columns: int = 0  # how many stand beside each other in print, if not all
 
 
 @dataclass(frozen=True)
@@ -156,20 +133,14 @@ class Figure:
     """A whole figure."""
 
     views: tuple[View, ...]
-    size: tuple[float, float]
-    """Inches in print."""
+    size: tuple[float, float]  # inches in print
     legend: tuple[Series, ...] = ()
     """Entries of one legend for all panels; without them every chart has a legend of its own beside it."""
-    caption: str = ""
-    """What the axes are, in a sentence for the page."""
-    choice: str = ""
-    """What the page calls the choice between views."""
-    first: int = 0
-    """The view that the page opens with."""
-    single: bool = False
-    """Whether print has the first view only."""
-    notes: tuple[str, ...] = ()
-    """What is missing, and what intervals are."""
+    caption: str = ""  # what the axes are, in a sentence for the page
+    choice: str = ""  # what the page calls the choice between views
+    first: int = 0  # the view that the page opens with
+    single: bool = False  # whether print has the first view only
+    notes: tuple[str, ...] = ()  # what is missing, and what intervals are
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -183,16 +154,17 @@ class FigureEntry:
 
     name: str
     title: str
-    text: str
-    """What to see in it."""
-    needs: tuple[str, ...]
-    """The records that it is made from."""
-    build: Callable[[Results], Figure]
-    """Raises `MissingRecordError` if a record is missing or has nothing to show."""
+    text: str  # what to see in it
+    needs: tuple[str, ...]  # the records that it is made from
+    build: Callable[[Results], Figure]  # raises `MissingRecordError` if a record is missing or has nothing to show
 
 
 def as_json(value: Any) -> Any:
-    """A specification as plain JSON values: fields that have their default are left out, and NaN is null."""
+    """A specification as plain JSON values: fields that have their default are left out, and NaN is null.
+
+    >>> as_json(Axis("layers", (1, 7), whole=True))
+    {'label': 'layers', 'limits': [1, 7], 'whole': True}
+    """
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
         kept = {name: as_json(own) for name, (own, usual) in named.items() if usual is MISSING or own != usual}
@@ -236,24 +208,12 @@ def method_keys(charts: Iterable[Chart]) -> tuple[Series, ...]:
 # --- words, axes and numbers that figures share ----------------------------------------------------------------------
 
 
-def prior_title(noise: str) -> str:
-    """σ ~ U(0, 5) for uniform:5, σ ∈ {1, 3} for categorical:1+3."""
-    prior = parse_noise(noise)
-    if isinstance(prior, Uniform) and prior.high == 0:
-        return "no noise (σmax = 0)"
-    if isinstance(prior, Uniform):
-        return f"σ ~ U({prior.low:g}, {prior.high:g})"
-    if isinstance(prior, Categorical):
-        return f"σ ∈ {{{', '.join(f'{level:g}' for level in prior.levels)}}}"
-    return f"σ = {prior.spec.partition(':')[2]}"
-
-
 def trained_on(noise: str) -> tuple[tuple[float, float], ...]:
     """The noise of a prior: a range, or a range without length for each level."""
     prior = parse_noise(noise)
     if isinstance(prior, Categorical):
         return tuple((level, level) for level in prior.levels)
-    return ((prior.low, prior.high),) if isinstance(prior, Uniform) else ()
+    return ((prior.low, prior.high),) if isinstance(prior, Uniform | LogUniform) else ()
 
 
 def layers_text(layers: int) -> str:

@@ -102,6 +102,8 @@ def load_checkpoint(path: Path) -> tuple[TrainState, int]:
 
 def _read(numbers: dict[str, Any], tensors: dict[str, Array]) -> TrainState:
     """The reverse of `save_checkpoint`."""
+    if "leg" in numbers:  # an older version's name of a stage; its plan will tell that it cannot go on
+        numbers = {"kind": "", "stage": numbers["leg"], **numbers}
     memory = curvature = None
     if "memory_gram" in tensors:
         memory = GramDraw(*(tensors[f"memory_{name}"] for name in GramDraw._fields))

@@ -15,7 +15,14 @@ from typing import Any
 
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.model_file import load_model
-from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError, instance, nonnegative
+from ridgeformer.core.validation import (
+    InputError,
+    InterruptedRunError,
+    RidgeformerError,
+    instance,
+    nonnegative,
+    whole_number,
+)
 from ridgeformer.evaluation import Evaluation, evaluate
 from ridgeformer.training.callbacks import Callback, callback_list
 from ridgeformer.training.config import TrainConfig
@@ -94,7 +101,7 @@ def train(
     overwrite: replace a run that is already in ``out``.
     callbacks: a function, or several, called with a `StepInfo` after every step; see `Callback`.
     on_message: called with a sentence when something is wrong that does not end the run, such as a damaged checkpoint.
-    threads: threads to use; the result does not depend on it.
+    threads: threads to use; the result does not depend on it. This and ``given`` are for a config; a `Run` has its own.
     checkpoint_seconds: time between saves in ``out``.
     given: stands for the model that ``config.start`` names, for callers that have it at hand.
 
@@ -107,7 +114,12 @@ def train(
     4
     """
     started = time.perf_counter()
-    if not isinstance(config, Run):
+    if threads is not None:
+        whole_number("threads", threads, 1)
+    if isinstance(config, Run):
+        if threads is not None or given is not None:
+            raise InputError("A Run has threads and a given model of its own: pass them to it.")
+    else:
         hint = " Write ridgeformer.TrainConfig(…) with these as its fields." if isinstance(config, dict) else ""
         config = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
     if resume and (out is None or overwrite):

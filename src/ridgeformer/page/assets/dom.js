@@ -52,10 +52,6 @@
     return append(node, ...children);
   }
 
-  let counter = 0;
-  /** An id that no other element has. */
-  const uid = (stem) => `${stem}-${(counter += 1)}`;
-
   let region = null;
   let timer = 0;
   /** Tell screen readers, politely, once things have stopped changing for a moment. */
@@ -120,5 +116,5 @@
     return el("table", { class: "plain" }, parts);
   }
 
-  ridgeformer.dom = { el, svg, append, fill, uid, announce, choice, select, table };
+  ridgeformer.dom = { el, svg, append, fill, announce, choice, select, table };
 }

@@ -59,7 +59,7 @@ ridgeformer.explorer ??= {};
       if (!frame) frame = requestAnimationFrame(show);
     }
 
-    /** Another model: what does not fit it, such as a switch of a layer that it has not, falls back to the usual. */
+    /** Another model: what does not fit it, such as a switch of a layer that it does not have, falls back to the usual. */
     function changeModel(model) {
       change(parts.settings.withModel(settings, currentModel(), model, models));
     }

@@ -52,7 +52,7 @@ ridgeformer.explorer.controls = (() => {
   }
 
   /**
-   * The fields that choose a model; made anew for each model, since what is on offer depends on it.
+   * The fields that choose a model; made again for each model, since what is on offer depends on it.
    * @param {object[]} models
    * @param {object} model the present one
    * @param {(model: object) => void} onModel

@@ -112,7 +112,7 @@ ridgeformer.explorer.settings = (() => {
   }
 
   /**
-   * Settings for another model: kept, but for what does not fit it, and read out after its last layer.
+   * Settings for another model: kept, except what does not fit it, and read out after its last layer.
    * @param {Settings} settings
    * @param {object} present the model that they are for
    * @param {object} model

@@ -106,7 +106,7 @@ ridgeformer.linearAlgebra = (() => {
     for (let k = 0; k < size; k++) turn(A, k * size + i, k * size + j, cosine, sine);
     for (let k = 0; k < size; k++) turn(A, i * size + k, j * size + k, cosine, sine);
     for (let k = 0; k < size; k++) turn(V, k * size + i, k * size + j, cosine, sine);
-    A[i * size + j] = A[j * size + i] = 0; // but for rounding it is
+    A[i * size + j] = A[j * size + i] = 0; // up to rounding it is
   }
 
   /** (a, b) → (c a − s b, s a + c b), in place. */
