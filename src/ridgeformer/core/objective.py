@@ -61,11 +61,11 @@ def losses_and_gradient(
 
 
 def losses_and_gradient_on(
-    model: LinearTransformer, contexts: ContextDraw | GramDraw, **options: Any
+    model: LinearTransformer, contexts: ContextDraw | GramDraw, objective: str = "exact", **options: Any
 ) -> tuple[Array, LinearTransformer]:
     """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there.
 
-    ``contexts`` comes from `Task.draw_contexts`; ``options`` are the fields of `Options`, of which ``importance``
+    ``contexts`` comes from `Task.draw_contexts`; ``options`` are the other fields of `Options`, of which ``importance``
     (batch,) multiplies what each context adds to the gradient. Errors are those of `loss_and_gradient`.
 
     >>> import ridgeformer as rf

@@ -22,7 +22,9 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
         return (SpectralStage(name="spectral", origin="init"),)
     if config.kind == "diag":
         return _diagonal(config)
-    return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _deep_full(config)
+    if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
+        return _shallow_full(config)
+    return _deep_full(config)  # and for every kind that is added: it asks for nothing but a gradient
 
 
 def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
@@ -153,7 +155,7 @@ def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
 def _widen(config: TrainConfig) -> float:
     """How far the features of pools are widened; deep models have no need of it, one layer sooner with more noise."""
     if mean_variance(config.task.prior) < _QUIET:
-        return _WIDEN_QUIET[config.kind] if config.layers <= SHALLOW + 1 else 1.0
+        return _WIDEN_QUIET.get(config.kind, _WIDEN) if config.layers <= SHALLOW + 1 else 1.0
     return _WIDEN if config.layers <= SHALLOW else 1.0
 
 
