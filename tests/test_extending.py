@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,7 +25,10 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for registry in (BASELINES, KINDS, SHIFTS, FIGURES):
         monkeypatch.setattr(registry, "_entries", dict(registry))
     monkeypatch.chdir(tmp_path)
-    defined: dict[str, Any] = {"__name__": "extending"}
+    module = ModuleType("extending")
+    monkeypatch.setitem(sys.modules, "extending", module)  # where dataclasses look for the names of their fields' types
+    defined = vars(module)
+    defined["RESULTS"] = PAGE.parent / "results"
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 7
     for block in blocks:
@@ -39,5 +44,6 @@ def test_examples_of_the_page_run_and_register_what_they_say(
     assert rf.load("scalar.safetensors").parameters["p"].shape == (2, 1)
     assert parse_shift("offset:2+kappa:3")[0].amount == 2.0  # type: ignore[attr-defined]
     assert names["limit"].adjusted_loss > 0
+    assert b"Seven layers" in Path("seven.svg").read_bytes()
     printed = capsys.readouterr().out
     assert printed == "" or "adjusted loss" in printed

@@ -82,7 +82,7 @@ def losses_and_gradient_on(
     if [array.shape for array in arrays] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or batch < 1:
         raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {[a.shape for a in arrays]}.")
     arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
-    settings = _options(options, batch)
+    settings = _options({"objective": objective, **options}, batch)
     if settings.backend == "reference":
         return reference_loss_and_gradient(model, arrays, settings)
     return _fused(model, arrays, settings)

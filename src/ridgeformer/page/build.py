@@ -52,21 +52,20 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
 
 
 def page_data(results: Results, models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All that the page's scripts read: words, numbers and figures; nothing is computed from records there."""
-    task, table1 = Task(), results.table1  # which must be there
+    """All that the page's scripts read: Table 1, claims, figures, models, and what methods are called."""
+    task, table = Task(), results.table1  # which must be there
     records = {name: _or_none(partial(getattr, results, name)) for name in RECORDS}
     missing = [name for name, record in records.items() if record is None]
     folder = Path(results.folder.name or ".")  # where it is on this machine is nobody's business
-    claims, picture = records["claims"], _or_none(lambda: one_model(results))
     return {
         "version": __version__,
         "task": {"dim": task.dim, "examples": task.examples},
         "methods": {name: _method(METHODS[name]) for name in METHODS},
-        "table1": plain(table1.as_json()),
-        "claims": None if claims is None else plain(claims.as_json()),
-        "picture": None if picture is None else as_json(picture),
+        "table1": plain(table.as_json()),
+        "claims": plain(records["claims"].as_json()) if records["claims"] else None,
+        "picture": as_json(_or_none(lambda: one_model(results))),
         "figures": [_figure(entry, results, missing) for entry in FIGURES.values()],
-        "measured": _measured(results),
+        "measured": _measured(records),
         "missing": missing,
         "commands": {record: making_command(record, folder) for record in RECORDS},
         "models": models,
@@ -87,30 +86,25 @@ def _method(method: Kind | Baseline) -> dict[str, Any]:
 
 def _figure(entry: FigureEntry, results: Results, missing: Sequence[str]) -> dict[str, Any]:
     """A figure of the registry with its specification, or without one if a record is missing or has nothing to draw."""
-    figure = _or_none(lambda: entry.build(results))
     return {
         "name": entry.name,
         "title": entry.title,
         "text": entry.text,
         "missing": [record for record in entry.needs if record in missing],
-        "figure": None if figure is None else as_json(figure),
+        "figure": as_json(_or_none(lambda: entry.build(results))),
     }
 
 
-def _measured(results: Results) -> list[str]:
+def _measured(records: Mapping[str, Any]) -> list[str]:
     """How many sequences the numbers rest on, in a line for each record."""
-    profiles, readouts, shift = (
-        _or_none(partial(getattr, results, name)) for name in ("profiles", "readouts", "shift")
-    )
-    table = results.table1
+    table, profiles, readouts, shift = (records[name] for name in ("table1", "profiles", "readouts", "shift"))
     lines = [f"Table 1: {count_text(table.sequences)} fresh sequences for each prior, stream {table.seed}."]
     if profiles is not None:
         lines.append(f"Losses by noise level: {count_text(profiles.sequences)} sequences at each level.")
     if readouts is not None:
-        counts = (
-            f"{count_text(readouts.sequences)} sequences, {count_text(readouts.level_sequences)} at each noise level"
-        )
-        lines.append(f"Answers after each layer: {counts}, {len({model.seed for model in readouts.models})} seeds.")
+        seeds, each = len({model.seed for model in readouts.models}), count_text(readouts.level_sequences)
+        many = count_text(readouts.sequences)
+        lines.append(f"Answers after each layer: {many} sequences, {each} at each noise level, {seeds} seeds.")
     if shift is not None:
         lines.append(f"Shifts: {count_text(shift.sequences)} sequences each.")
     return lines

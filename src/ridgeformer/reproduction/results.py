@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ridgeformer.core.storage import MissingFileError, read_whole
 from ridgeformer.core.validation import InputError, shortened
 from ridgeformer.reproduction.claims import ClaimsRecord
 from ridgeformer.reproduction.records import (
@@ -53,68 +54,12 @@ def making_command(record: str, folder: Path) -> str:
     return f"ridgeformer reproduce{train} --out {text if len(text) <= 100 else f'{text[:100]}…'}"
 
 
-@dataclass(frozen=True)
-class Results:
-    """Records by name. One that is missing, or is not what it must be, is an `InputError` when it is asked for."""
-
-    folder: Path
-
-    @cached_property
-    def table1(self) -> Table1:
-        """Losses of all models and baselines."""
-        return self._read(Table1)
-
-    @cached_property
-    def claims(self) -> ClaimsRecord:
-        """The paper's claims, judged."""
-        return self._read(ClaimsRecord)
-
-    @cached_property
-    def profiles(self) -> ProfilesRecord:
-        """Losses at fixed noise levels."""
-        return self._read(ProfilesRecord)
-
-    @cached_property
-    def readouts(self) -> ReadoutsRecord:
-        """Losses after each layer."""
-        return self._read(ReadoutsRecord)
-
-    @cached_property
-    def weights(self) -> WeightsRecord:
-        """Weights of FULL models."""
-        return self._read(WeightsRecord)
-
-    @cached_property
-    def training(self) -> TrainingRecord:
-        """Losses against training time."""
-        return self._read(TrainingRecord)
-
-    @cached_property
-    def shift(self) -> ShiftRecord:
-        """Losses off the training distribution."""
-        return self._read(ShiftRecord)
-
-    def nothing(self, record: str, wanted: str) -> MissingRecordError:
-        """The error of a record that is there and holds nothing of what is ``wanted``."""
-        command = making_command(record, self.folder)
-        return MissingRecordError(f"{self.folder / record}.json has no {wanted}; make it again with: {command}")
-
-    def _read(self, kind: type[_Record]) -> _Record:
-        return read_record(kind, self.folder / f"{kind.record}.json", making_command(kind.record, self.folder))
-
-
 def read_record(kind: type[_Record], path: Path, command: str) -> _Record:
     """A record from a file of strict JSON and bounded size; ``command`` is what makes it again."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise InputError(f"{path} is larger than {_MOST_BYTES // 1_000_000} MB, which no record is.")
-        values = msgspec.json.decode(data)
-    except FileNotFoundError as missing:
+        values = msgspec.json.decode(read_whole(path, _MOST_BYTES))
+    except MissingFileError as missing:
         raise MissingRecordError(f"There is no {path.name} in {path.parent}; make it with: {command}") from missing
-    except OSError as failed:
-        raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
     except (ValueError, RecursionError) as broken:  # not text, not JSON, or nested too deeply
         raise InputError(f"{path} is cut off or is not JSON; make it again with: {command}") from broken
     if not isinstance(values, dict) or values.get("record") != kind.record:
@@ -123,3 +68,40 @@ def read_record(kind: type[_Record], path: Path, command: str) -> _Record:
         return kind.from_json(values)
     except InputError as wrong:
         raise InputError(f"{path}: {wrong}") from wrong
+
+
+def _read_once(kind: type[_Record]) -> cached_property[_Record]:
+    """A property of `Results`: its record of this kind."""
+
+    def read(results: Results) -> _Record:
+        command = making_command(kind.record, results.folder)
+        return read_record(kind, results.folder / f"{kind.record}.json", command)
+
+    return cached_property(read)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records by name. One that is missing, or is not what it must be, is an `InputError` when it is asked for."""
+
+    folder: Path
+
+    table1 = _read_once(Table1)
+    """Losses of all models and baselines."""
+    claims = _read_once(ClaimsRecord)
+    """The paper's claims, judged."""
+    profiles = _read_once(ProfilesRecord)
+    """Losses at fixed noise levels."""
+    readouts = _read_once(ReadoutsRecord)
+    """Losses after each layer."""
+    weights = _read_once(WeightsRecord)
+    """Weights of FULL models."""
+    training = _read_once(TrainingRecord)
+    """Losses against training time."""
+    shift = _read_once(ShiftRecord)
+    """Losses off the training distribution."""
+
+    def nothing(self, record: str, wanted: str) -> MissingRecordError:
+        """The error of a record that is there and holds nothing of what is ``wanted``."""
+        command = making_command(record, self.folder)
+        return MissingRecordError(f"{self.folder / record}.json has no {wanted}; make it again with: {command}")

@@ -26,6 +26,7 @@ from ridgeformer.theory.numerics import (
     random_model,
     random_tokens,
     relative_difference,
+    residual_energy,
 )
 
 RESULTS = ("Theorem 4.1", "Lemma 4.4", "Theorem 4.2", "Theorem 5.1", "Theorem 5.2", "Section 5.3")
@@ -35,9 +36,7 @@ _LONG = 25
 """How many times `examples_needed` contexts have for Theorem 4.2. The expected cosine is then 0.1/5, and its spread at
 d = 1 is as large as itself: 0.1 is five standard deviations away."""
 _BOUND = nonlinear_limit.PRINTED_BOUND
-_MEASURABLE = (
-    1e-4  # rounding of float64 in the eigenvalues of a context, κ · 1e-16, is below 1e-6 of it for κ up to 1e5
-)
+_MEASURABLE = 1e-4  # rounding in the eigenvalues of a context, κ · 1e-16, is below 1e-6 of it for κ up to 1e5
 # At d = 1 the mean square over 400 contexts is known to sqrt(2/400) = 7 %, the root to 3.5 %: a fifth of log 1.2.
 _CONTEXTS, _MANY = 400, 1000
 
@@ -103,17 +102,13 @@ class Check:
     True
     """
 
-    name: str
-    """The result it belongs to, such as "Theorem 4.1"."""
-    statement: str
-    """What must hold, in one sentence."""
+    name: str  # begins with the result it belongs to, such as "Theorem 4.1"
+    statement: str  # what must hold, in one sentence
     measured: float
     bound: float
     passed: bool = field(init=False)
-    detail: str = ""
-    """What was measured, on what; for a slip of the print, which term it is."""
-    relation: str = "≤"
-    """Where ``measured`` must lie with regard to ``bound``: "≤", or "≥" for what must visibly differ."""
+    detail: str = ""  # what was measured, on what; for a slip of the print, which term it is
+    relation: str = "≤"  # where ``measured`` must lie: "≤" the bound, or "≥" for what must visibly differ
 
     def __post_init__(self) -> None:
         passed = self.measured <= self.bound if self.relation == "≤" else self.measured >= self.bound
@@ -307,10 +302,10 @@ def _step_size(cases: list[_Case], rng: np.random.Generator) -> Measured:
         xy, yx = rng.uniform(-0.9, 0.9, 2) / energy  # so that 1 + ω_xy λ is between 0.1 and 1.9
         network = step_size.adaptive_step_network(case.model.dim, xy, yx)
         weights = gram_weights(network, context.gram)
-        exact = step_size.exact_step(xy, yx, context)
+        exact = step_size.adaptive_step(xy, yx, context.energy)
         start = max(start, relative_difference(exact[:, None] * context.cross, weights))
         measured = max(measured, relative_difference(step_size.effective_step_size(network, context)[-1].step, exact))
-        by_print = step_size.printed_step(xy, yx, context)[:, None] * context.cross
+        by_print = step_size.adaptive_step(xy, yx, residual_energy(context))[:, None] * context.cross
         approximate = max(approximate, relative_difference(by_print, weights))
         longer = _followed_by(case.model, network)
         state = implicit_model.implicit_models(case.model, context)[-1]

@@ -15,9 +15,9 @@ from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
 from ridgeformer.theory.implicit_model import implicit_models
 from ridgeformer.theory.nonlinear_limit import CosineRecord, cosine_records
-from ridgeformer.theory.numerics import OnStage, dot
+from ridgeformer.theory.numerics import OnStage, residual_energy, silent
 from ridgeformer.theory.second_order import IterationCount, condition_excesses, iteration_counts, second_order_network
-from ridgeformer.theory.step_size import exact_step, printed_step, step_behind
+from ridgeformer.theory.step_size import adaptive_step
 from ridgeformer.theory.two_layer import Convergence, convergence
 
 _LENGTHS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)  # n for Theorem 4.2, at d = 10 or the model's d
@@ -34,34 +34,27 @@ class StepCurve:
     """Section 5.3 in contexts of mixed noise: step sizes over −ω_yx, against the residuals of OLS; (contexts,) each."""
 
     omega_xy: float
-    residuals: Array
-    """Σ r_i² of OLS."""
-    at_start: Array
-    """1 + ω_xy Σ y_i², exact where ω_xy and ω_yx are the first two layers."""
-    behind_fit: Array
-    """1 + ω_xy λ^l, exact behind the GD++ layers of Theorem 5.1, which have nearly done the fit."""
-    printed: Array
-    """1 + ω_xy Σ r_i²."""
+    residuals: Array  # Σ r_i² of OLS
+    at_start: Array  # 1 + ω_xy Σ y_i², exact where ω_xy and ω_yx are the first two layers
+    behind_fit: Array  # 1 + ω_xy λ^l, exact behind the GD++ layers of Theorem 5.1, which have nearly done the fit
+    printed: Array  # 1 + ω_xy Σ r_i²
 
 
 @dataclass(frozen=True)
 class Curves:
     """One curve or family of curves for each result that is about a limit."""
 
-    cosines: tuple[CosineRecord, ...]
-    """Theorem 4.2 as n grows: random models, or the one that was given."""
+    cosines: tuple[CosineRecord, ...]  # Theorem 4.2 as n grows: random models, or the one that was given
     excesses: Mapping[float, tuple[float, ...]]
     """Theorem 5.1: κ − 1 before the first and after every preconditioning layer, by the κ of the start."""
     iterations: tuple[IterationCount, ...]
     """Theorem 5.1: layers against steps of gradient descent and conjugate gradients."""
-    convergence: Mapping[tuple[float, float], tuple[Convergence, ...]]
-    """Theorem 5.2 as n grows, by (σ1, σ2)."""
-    steps: StepCurve
-    """Section 5.3."""
+    convergence: Mapping[tuple[float, float], tuple[Convergence, ...]]  # Theorem 5.2 as n grows, by (σ1, σ2)
+    steps: StepCurve  # section 5.3
 
 
 def theory_curves(
-    seed: int = 0, model: LinearTransformer | None = None, examples: int | None = None, on_stage: OnStage = None
+    seed: int = 0, model: LinearTransformer | None = None, examples: int | None = None, on_stage: OnStage = silent
 ) -> Curves:
     """All curves (a few seconds).
 
@@ -76,24 +69,24 @@ def theory_curves(
     >>> step_curve().printed.shape
     (200,)
     """
-    report = on_stage or (lambda _name, _share: None)
     rng = token_rng(check_seed(seed), Purpose.EXPLORE, 5)
-    report("curve of Theorem 4.2", 0.0)
+    on_stage("curve of Theorem 4.2", 0.0)
     dim = 10 if model is None else instance("model", model, LinearTransformer).dim
     cosines = cosine_records(dim, _LENGTHS, rng, model, made_for=examples)
-    report("curves of Theorem 5.1", 0.25)
+    on_stage("curves of Theorem 5.1", 0.25)
     counts = iteration_counts(_KAPPAS, _EPSILONS)
-    report("curves of Theorem 5.2", 0.5)
+    on_stage("curves of Theorem 5.2", 0.5)
     limits = {pair: tuple(convergence(*pair, sizes=_SIZES, seed=seed)) for pair in _PAIRS}
-    report("curve of section 5.3", 0.75)
-    excesses = {kappa: tuple(condition_excesses(kappa, _most_layers(kappa))) for kappa in _KAPPAS}
+    on_stage("curve of section 5.3", 0.75)
+    excesses = {kappa: _visible_excesses(kappa) for kappa in _KAPPAS}
     return Curves(tuple(cosines), excesses, tuple(counts), limits, step_curve(seed))
 
 
-def _most_layers(kappa: float) -> int:
-    """Layers until κ − 1 is below the rounding of float64, where a curve ends."""
+def _visible_excesses(kappa: float) -> tuple[float, ...]:
+    """Until κ − 1 is below the rounding of float64, where the curve ends."""
     excesses = condition_excesses(kappa, 40)
-    return next(place for place, excess in enumerate(excesses) if excess < np.finfo(np.float64).eps)
+    above = sum(excess >= np.finfo(np.float64).eps for excess in excesses)
+    return tuple(excesses[: above + 1])
 
 
 def step_curve(seed: int = 0) -> StepCurve:
@@ -101,12 +94,7 @@ def step_curve(seed: int = 0) -> StepCurve:
     task = Task(10, 20, parse_noise("uniform:5"))
     context = task.draw_contexts(_CONTEXTS, seed=seed).context
     omega_xy = -0.5 / float(context.energy.max())
-    residuals = np.maximum(context.energy - dot(context.cross, context.ridge(0.0)), 0.0)
     fitted = implicit_models(second_order_network(10, _KAPPA, 0.1, _LARGEST), context)[-1]
-    return StepCurve(
-        omega_xy=omega_xy,
-        residuals=residuals,
-        at_start=exact_step(omega_xy, -1.0, context),
-        behind_fit=step_behind(fitted, context, omega_xy, -1.0),
-        printed=printed_step(omega_xy, -1.0, context),
-    )
+    residuals = residual_energy(context)
+    energies = context.energy, fitted.statistics(context).energy, residuals
+    return StepCurve(omega_xy, residuals, *(adaptive_step(omega_xy, -1.0, energy) for energy in energies))

@@ -29,8 +29,8 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError
-from ridgeformer.theory.implicit_model import ImplicitModel, implicit_models, in_float64
-from ridgeformer.theory.numerics import dot, is_diagonal, outer, relative_difference, times, transposed
+from ridgeformer.theory.implicit_model import implicit_models, in_float64
+from ridgeformer.theory.numerics import is_diagonal, outer, relative_difference, residual_energy, times, transposed
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class MomentumLayer:
     s: Array  # (batch,)
     Pi: Array  # (batch, d, d)
     Phi: Array  # (batch, d, d)
-    descent: Array
-    """g = Σ (a w* − w), (batch, d): minus the gradient of ½ Σ (a y_i − <w, x_i>)²."""
+    descent: Array  # g = Σ (a w* − w), (batch, d): minus the gradient of ½ Σ (a y_i − <w, x_i>)²
 
     def update(self, u: Array, w: Array) -> tuple[Array, Array]:
         """(u, w) after the layer."""
@@ -73,32 +72,22 @@ def momentum_layers(model: LinearTransformer, context: Context, printed: bool = 
             "Lemma 4.4 is about diag and gdpp models, whose layers are given by four numbers ω; a full model has none."
         )
     model, context = in_float64(model, context)
-    best = context.ridge(0.0)  # w*; of least norm if n < d
-    residual_energy = np.maximum(context.energy - dot(context.cross, best), 0.0)  # ρ = λ − <α, w*>
+    best, rho = context.ridge(0.0), residual_energy(context)[:, None, None]  # w*, of least norm if n < d, and ρ
     layers = []
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its weights
-        for omega, state in zip(model.omega(), implicit_models(model, context)[:-1], strict=True):
-            layers.append(_momentum_layer(omega, state, context, best, residual_energy, printed))
+        for (xx, xy, yx, yy), state in zip(model.omega(), implicit_models(model, context)[:-1], strict=True):
+            M, a, statistics = state.M, state.a[:, None, None], state.statistics(context)
+            moved = M + (a if printed else 1.0) * outer(state.u, best)  # x_i^l = (M + u w*ᵀ) x_i + r_i u
+            layer = MomentumLayer(
+                Lambda=-xx * statistics.scatter - xy * a**2 * rho * np.eye(context.dim),
+                Gamma=xy * a * moved,
+                s=yy * statistics.energy,
+                Pi=yx * transposed(M) @ moved,
+                Phi=yx * a * rho * transposed(M),
+                descent=times(context.scatter, a[:, 0] * best - state.w),
+            )
+            layers.append(layer)
     return layers
-
-
-def _momentum_layer(
-    omega: Array, state: ImplicitModel, context: Context, best: Array, residual_energy: Array, printed: bool
-) -> MomentumLayer:
-    xx, xy, yx, yy = omega
-    M, u, a, w = state.M, state.u, state.a, state.w
-    rho = residual_energy[:, None, None]
-    a_ = a[:, None, None]
-    moved = M + (a_ if printed else 1.0) * outer(u, best)  # x_i^l = (M + u w*ᵀ) x_i + r_i u
-    statistics = state.statistics(context)
-    return MomentumLayer(
-        Lambda=-xx * statistics.scatter - xy * a_**2 * rho * np.eye(context.dim),
-        Gamma=xy * a_ * moved,
-        s=yy * statistics.energy,
-        Pi=yx * transposed(M) @ moved,
-        Phi=yx * a_ * rho * transposed(M),
-        descent=times(context.scatter, a[:, None] * best - w),
-    )
 
 
 def difference_from_recursion(model: LinearTransformer, context: Context, printed: bool = False) -> float:

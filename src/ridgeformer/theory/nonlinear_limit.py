@@ -24,7 +24,7 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError, nonnegative, whole_number
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.theory.implicit_model import implicit_models, in_float64, tokens_in_float64
 from ridgeformer.theory.numerics import random_model, random_tokens
 
@@ -36,14 +36,10 @@ class CosineRecord:
     """Cosines between outputs and x(1)² in contexts of one size."""
 
     examples: int
-    """n."""
     dim: int
-    largest: float
-    """The largest |cosine| found, over contexts, models and layers."""
-    reachable: float
-    """The largest that any linear transformer could have had in these contexts."""
-    expected: float
-    """sqrt((d + 4) / n), or with noise sqrt((d + 5) / n): what ``reachable`` is about in one context, for large n."""
+    largest: float  # |cosine|, over contexts, models and layers
+    reachable: float  # the largest that any linear transformer could have had in these contexts
+    expected: float  # `expected_cosine`: what ``reachable`` is about in one context, for large n
 
 
 def output_cosines(model: LinearTransformer, X: Any, y: Any) -> Array:
@@ -62,10 +58,12 @@ def output_cosines(model: LinearTransformer, X: Any, y: Any) -> Array:
 def reachable_cosine(X: Any, y: Any) -> Array:
     """(batch,): the largest |cosine| with x(1)² of anything in the span of the columns of X and y."""
     X, y = tokens_in_float64(X, y)
-    # Columns that depend on the others (noise-free y, n < d) have no singular value: pinv leaves them out.
-    columns = np.concatenate([X, y[..., None]], axis=-1)
-    targets = X[..., 0] ** 2
-    nearest = np.einsum("bni,bij,bj->bn", columns, _pinv_gram(columns), np.einsum("bni,bn->bi", columns, targets))
+    columns, targets = np.concatenate([X, y[..., None]], axis=-1), X[..., 0] ** 2
+    # Columns that depend on the others (noise-free y, n < d) have no singular value: pinv leaves them out. The cut-off
+    # is that of the columns' own rank, squared.
+    cut_off = max(columns.shape[1:]) * np.finfo(np.float64).eps
+    inverse = np.linalg.pinv(columns.transpose(0, 2, 1) @ columns, rcond=cut_off, hermitian=True)
+    nearest = np.einsum("bni,bij,bj->bn", columns, inverse, np.einsum("bni,bn->bi", columns, targets))
     return _cosine(nearest, targets)
 
 
@@ -74,11 +72,9 @@ def expected_cosine(dim: int, examples: int, noisy: bool = False) -> float:
     return min(1.0, math.sqrt((dim + 4 + noisy) / examples))
 
 
-def examples_needed(dim: int, cosine: float = PRINTED_BOUND) -> int:
-    """The n from which `expected_cosine` of noise-free contexts is at most ``cosine``."""
-    if not 0 < nonnegative("cosine", cosine) <= 1:
-        raise InputError(f"cosine must be above 0 and at most 1, not {cosine!r}.")
-    return math.ceil(round((whole_number("dim", dim, 1) + 4) / cosine**2, 6))  # 0.1² is not quite 0.01
+def examples_needed(dim: int) -> int:
+    """The n from which `expected_cosine` of noise-free contexts is at most `PRINTED_BOUND`."""
+    return math.ceil(round((dim + 4) / PRINTED_BOUND**2, 6))  # 0.1² is not quite 0.01
 
 
 def cosine_records(
@@ -86,11 +82,9 @@ def cosine_records(
     sizes: Sequence[int],
     rng: np.random.Generator,
     model: LinearTransformer | None = None,
-    batch: int = 8,
-    sigma: float = 0.0,
     made_for: int | None = None,
 ) -> list[CosineRecord]:
-    """Cosines for contexts of several sizes n: of random models of all kinds, or of ``model``.
+    """Cosines in 8 noise-free contexts of each of several sizes n: of random models of all kinds, or of ``model``.
 
     A model was made for contexts of some size, ``made_for`` (2 d unless told, the paper's ratio), and explodes on much
     longer ones, since Σ grows with n. Its P are therefore divided by n / made_for: it is then a model of its kind that
@@ -100,7 +94,7 @@ def cosine_records(
         raise InputError(f"The model was made for {model.dim} features, not {dim}.")
     records = []
     for n in sizes:
-        tokens = random_tokens(rng, batch, whole_number("examples", n, 1), dim, sigma)
+        tokens = random_tokens(rng, 8, whole_number("examples", n, 1), dim, sigma=0.0)
         gram = tokens.context.gram
         if model is None:
             models = [random_model(rng, kind, layers=3, heads=2, dim=dim, gram=gram) for kind in KINDS]
@@ -108,7 +102,7 @@ def cosine_records(
             models = [with_scaled_attention(model.astype(np.float64), (made_for or 2 * dim) / n)]
         largest = max(float(output_cosines(each, tokens.X, tokens.y).max()) for each in models)
         reachable = float(reachable_cosine(tokens.X, tokens.y).max())
-        records.append(CosineRecord(n, dim, largest, reachable, expected_cosine(dim, n, sigma > 0)))
+        records.append(CosineRecord(n, dim, largest, reachable, expected_cosine(dim, n)))
     return records
 
 
@@ -125,9 +119,3 @@ def _cosine(left: Array, right: Array) -> Array:
     left = left / np.where(size == 0, 1.0, size)
     norms = np.linalg.norm(left, axis=-1) * np.linalg.norm(right, axis=-1)
     return np.abs(np.einsum("bn,bn->b", left, right)) / np.where(norms == 0, 1.0, norms)
-
-
-def _pinv_gram(columns: Array) -> Array:
-    """(CᵀC)⁺ of every context; the cut-off is that of the columns' own rank, squared."""
-    gram = columns.transpose(0, 2, 1) @ columns
-    return np.linalg.pinv(gram, rcond=max(columns.shape[1:]) * np.finfo(np.float64).eps, hermitian=True)

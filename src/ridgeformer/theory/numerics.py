@@ -15,13 +15,15 @@ from ridgeformer.core.validation import instance
 
 ROUNDING = 1e-10
 """Bound for equalities in float64. Measured: 1e-14, and 1e-12 for Lemma 4.4 where Σ is nearly singular (n = d)."""
-OnStage = Callable[[str, float], None] | None
+OnStage = Callable[[str, float], None]
 """Called with what is being computed and the share of that stage, or of all work, that is done."""
 
 
+def silent(_stage: str, _share: float) -> None:
+    """The `OnStage` that reports nothing."""
+
+
 # The first axis of every array counts contexts.
-
-
 def transposed(matrices: Array) -> Array:
     """Mᵀ of each."""
     return matrices.transpose(0, 2, 1)
@@ -40,6 +42,11 @@ def outer(left: Array, right: Array) -> Array:
 def dot(left: Array, right: Array) -> Array:
     """<l, r> of each."""
     return np.einsum("bd,bd->b", left, right)
+
+
+def residual_energy(context: Context) -> Array:
+    """ρ = Σ_i r_i² of the residuals of OLS, (batch,): λ − <α, w*>, not below 0 for rounding."""
+    return np.maximum(context.energy - dot(context.cross, context.ridge(0.0)), 0.0)
 
 
 def relative_difference(computed: Array, expected: Array) -> float:
@@ -73,24 +80,22 @@ class Tokens(NamedTuple):
         return Context.from_tokens(self.X, self.y)
 
 
-def random_tokens(
-    rng: np.random.Generator, batch: int, examples: int, dim: int, sigma: float = 1.0, queries: int = 2
-) -> Tokens:
-    """Contexts of the task: w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1)."""
+def random_tokens(rng: np.random.Generator, batch: int, examples: int, dim: int, sigma: float = 1.0) -> Tokens:
+    """Contexts of the task, w ~ N(0, I), x ~ N(0, I), y = <w, x> + σ·N(0, 1), with two queries each."""
     X, weights = rng.standard_normal((batch, examples, dim)), rng.standard_normal((batch, dim))
     y = np.einsum("bnd,bd->bn", X, weights) + sigma * rng.standard_normal((batch, examples))
-    return Tokens(X, y, rng.standard_normal((batch, queries, dim)))
+    return Tokens(X, y, rng.standard_normal((batch, 2, dim)))
 
 
 def random_model(
-    rng: np.random.Generator, kind: str, layers: int, heads: int, dim: int, gram: Array, strength: float = 1.0
+    rng: np.random.Generator, kind: str, layers: int, heads: int, dim: int, gram: Array
 ) -> LinearTransformer:
-    """A float64 model with Gaussian parameters whose L layers together move these tokens by about ``strength``.
+    """A float64 model with Gaussian parameters whose L layers together move these tokens by about their length.
 
     ‖P G Q‖ is about scale² tr G for scalars p and q, and p times that for dense p × p matrices; heads add like random
     walks. Larger steps would explode: the map has degree 3^L in the data.
     """
     spread = (1 if isinstance(KINDS[kind], Diag) else dim + 1) * np.sqrt(heads)
-    scale = np.sqrt(strength / (layers * spread * np.trace(gram, axis1=1, axis2=2).max()))
+    scale = np.sqrt(1 / (layers * spread * np.trace(gram, axis1=1, axis2=2).max()))
     shapes = KINDS[kind].shapes(layers, heads, dim)
     return LinearTransformer(kind, dim, {name: scale * rng.standard_normal(shape) for name, shape in shapes.items()})

@@ -48,12 +48,9 @@ class IterationCount:
 
     kappa: float
     epsilon: float
-    gdpp_layers: int
-    """Layers of `second_order_network`: enough for every spectrum of this condition number."""
-    gradient_descent: int
-    """Steps of the best fixed size, 2/(ν + μ), from zero."""
-    conjugate_gradients: int | None
-    """None where rounding in float64 keeps it from ever getting there."""
+    gdpp_layers: int  # of `second_order_network`: enough for every spectrum of this condition number
+    gradient_descent: int  # steps of the best fixed size, 2/(ν + μ), from zero
+    conjugate_gradients: int | None  # None where rounding in float64 keeps it from ever getting there
 
 
 def next_excess(excess: float) -> float:
@@ -163,16 +160,16 @@ def gradient_descent_steps(values: Array, weights: Array, epsilon: float) -> int
     return high
 
 
-def conjugate_gradient_steps(values: Array, weights: Array, epsilon: float, most: int | None = None) -> int | None:
+def conjugate_gradient_steps(values: Array, weights: Array, epsilon: float) -> int | None:
     """Steps of conjugate gradients (Hestenes and Stiefel, 1952) from zero until ‖ŵ − w*‖ ≤ ε ‖w*‖.
 
-    Exact arithmetic needs at most d; rounding may need more, or never get there: None after ``most`` (10 d) steps.
+    Exact arithmetic needs at most d; rounding may need more, or never get there: None after 10 d steps.
     """
     wanted = _check_epsilon(epsilon) * np.linalg.norm(weights)
     estimate = np.zeros_like(weights)
     residual = values * weights
     direction, energy = residual, residual @ residual
-    for step in range(1, (10 * len(values) if most is None else most) + 1):
+    for step in range(1, 10 * len(values) + 1):
         moved = values * direction
         curvature = direction @ moved
         if curvature == 0:

@@ -12,7 +12,7 @@ Behind other layers, in the state (M, u, a, w), the same two layers give, exactl
 
 Where the print is approximate: it writes η = −ω_yx (1 + ω_xy Σ r_i²) with r_i the residuals of OLS, having dropped the
 part of y_i that OLS explains. As λ^l = (a w* − w)ᵀ Σ (a w* − w) + a² Σ r_i², that is right once the fit is done; at the
-start it leaves out w*ᵀ Σ w*, most of λ unless noise prevails. `printed_step` keeps it for comparison.
+start it leaves out w*ᵀ Σ w*, most of λ unless noise prevails.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from ridgeformer.theory.numerics import dot, times, transposed
 class StepSize:
     """What one layer does to w, read as a gradient step; (batch,) each."""
 
-    layer: int
-    """Counted from 1."""
-    energy: Array
-    """λ^l = Σ_i (y_i^l)²: the energy of the residuals in front of the layer."""
-    step: Array
-    """η: the multiple of g = Σ (a w* − w) that is nearest to the layer's −Mᵀ c; 0 where g = 0."""
-    alignment: Array
-    """Cosine between −Mᵀ c and g: 1 where the layer is a plain gradient step, and where both vanish 0."""
+    layer: int  # counted from 1
+    scatter: Array  # tr Σ^l in front of the layer
+    energy: Array  # λ^l = Σ_i (y_i^l)²: the energy of the residuals in front of the layer
+    step: Array  # η: the multiple of g = Σ (a w* − w) that is nearest to the layer's −Mᵀ c; 0 where g = 0
+    alignment: Array  # cosine between −Mᵀ c and g: 1 where the layer is a plain gradient step, 0 where both vanish
+    rescaling: Array  # 1 + δ: what the layer multiplies w by
 
 
 def adaptive_step_network(dim: int, omega_xy: float, omega_yx: float) -> LinearTransformer:
@@ -61,26 +59,15 @@ def adaptive_step_network(dim: int, omega_xy: float, omega_yx: float) -> LinearT
     return LinearTransformer("diag", whole_number("dim", dim, 1), {"p": p, "q": q})
 
 
-def exact_step(omega_xy: float, omega_yx: float, context: Context) -> Array:
-    """η = −ω_yx (1 + ω_xy λ), (batch,)."""
-    return -omega_yx * (1 + omega_xy * context.energy.astype(np.float64))
-
-
-def printed_step(omega_xy: float, omega_yx: float, context: Context) -> Array:
-    """η as printed, with the energy of the residuals of OLS in place of λ."""
-    cross, energy = context.cross.astype(np.float64), context.energy.astype(np.float64)
-    residual_energy = np.maximum(energy - dot(cross, context.ridge(0.0)), 0.0)
-    return -omega_yx * (1 + omega_xy * residual_energy)
-
-
-def step_behind(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
-    """η = −ω_yx (1 + ω_xy λ^l) behind the layers that led to ``state``, (batch,)."""
-    return -omega_yx * (1 + omega_xy * state.statistics(context).energy)
+def adaptive_step(omega_xy: float, omega_yx: float, energy: Array) -> Array:
+    """η = −ω_yx (1 + ω_xy λ^l), (batch,): exact with λ^l of the tokens, as printed with `residual_energy`."""
+    return -omega_yx * (1 + omega_xy * energy)
 
 
 def two_layer_update(state: ImplicitModel, context: Context, omega_xy: float, omega_yx: float) -> Array:
     """w after a layer with ω_xy alone and one with ω_yx alone, from any state; (batch, d)."""
-    cross, step = state.statistics(context).cross, step_behind(state, context, omega_xy, omega_yx)
+    _, cross, energy = state.statistics(context)
+    step = adaptive_step(omega_xy, omega_yx, energy)
     factor = 1 - step * omega_xy * dot(cross, cross)
     return factor[:, None] * state.w + step[:, None] * times(transposed(state.M), cross)
 
@@ -109,10 +96,12 @@ def effective_step_size(model: LinearTransformer, context: Context) -> list[Step
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its step sizes
         for layer, state in enumerate(implicit_models(model, context)[:-1]):
             statistics = state.statistics(context)
-            change = -times(transposed(state.M), layer_blocks(P[layer], Q[layer], statistics).c)
+            blocks = layer_blocks(P[layer], Q[layer], statistics)
+            change = -times(transposed(state.M), blocks.c)
             descent = state.a[:, None] * context.cross - times(context.scatter, state.w)
             along, square = dot(change, descent), dot(descent, descent)
             norms = np.sqrt(square) * np.sqrt(dot(change, change))
             step, alignment = (along / np.where(size == 0, 1.0, size) for size in (square, norms))
-            sizes.append(StepSize(layer + 1, statistics.energy, step, alignment))
+            scatter = np.trace(statistics.scatter, axis1=1, axis2=2)
+            sizes.append(StepSize(layer + 1, scatter, statistics.energy, step, alignment, 1 + blocks.delta))
     return sizes

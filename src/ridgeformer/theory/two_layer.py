@@ -41,10 +41,8 @@ class Convergence:
     """Distance of a model from the oracle in contexts of one size and one noise level."""
 
     examples: int
-    """n."""
     sigma: float
-    error: float
-    """Root mean square of ‖ŵ − w*‖, relative to that of ‖w*‖."""
+    error: float  # root mean square of ‖ŵ − w*‖, relative to that of ‖w*‖
 
 
 def line_through(sigma_1: float, sigma_2: float) -> tuple[float, float]:
