@@ -36,8 +36,9 @@ browser:
 	    >/dev/null; } || \
 	  echo "No Chromium, driver or Node, and they cannot be installed here: tests that need them are skipped."
 
+# One thread for BLAS in each of the processes that share the cores: small products are five times slower otherwise.
 test: $(VENV)/.installed-test browser
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import settings
@@ -20,3 +22,26 @@ settings.load_profile("ridgeformer")
 @pytest.fixture(autouse=True)
 def _no_thread_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
+
+
+# Every kernel in one precision.
+COMPILE = """
+import sys
+import ridgeformer as rf
+dtype, task = sys.argv[1], rf.Task(3, 8)
+context = task.draw_contexts(1, seed=0, dtype=dtype, backend="fused").context
+for kind in ("diag", "full"):
+    model = rf.LinearTransformer.init(kind, layers=1, dim=3, dtype=dtype)
+    rf.loss_and_gradient(model, task, batch=1, seed=0, backend="fused")
+    rf.evaluate(model, task, 1)
+    model.weights(context)
+"""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before several workers start: compile the kernels once, on two cores. Each worker would compile all of them."""
+    if session.config.getoption("numprocesses", None) and not hasattr(session.config, "workerinput"):
+        commands = [[sys.executable, "-c", COMPILE, dtype] for dtype in ("float32", "float64")]
+        for process in [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]:
+            process.wait()

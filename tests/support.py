@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -68,10 +69,21 @@ def tame_model(
     )
 
 
+def rotation(dim: int, seed: int) -> Array:
+    """A random orthogonal matrix."""
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
+
+
 def relative_error(found: Array, expected: Array) -> float:
     """max |found − expected| / max |expected|; NaN wherever either holds one, which no tolerance accepts."""
     assert found.shape == expected.shape
     return float(np.abs(found.astype(np.float64) - expected).max() / np.abs(expected).max())
+
+
+def within_standard_errors(samples: Array, expected: Any, limit: float = 5.0) -> bool:
+    """Whether means over the first axis are where they should be; a normal exceeds 5 once in two million."""
+    error = np.abs(samples.mean(axis=0) - expected)
+    return bool((error <= limit * samples.std(axis=0) / math.sqrt(len(samples))).all())
 
 
 def gradient_on(

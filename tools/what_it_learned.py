@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import learned_page as page
-import numpy as np
 import tyro
 from learned_page import Journey
 
@@ -20,7 +19,7 @@ import ridgeformer
 from ridgeformer.analysis import Ablation, Explanation, Sample, Tuner, ablations, explain_model, model_from_omega
 from ridgeformer.analysis import simplest as find_simplest
 from ridgeformer.analysis.algorithm import recorded_task
-from ridgeformer.analysis.diagonal import inert, natural_units
+from ridgeformer.analysis.diagonal import inert
 from ridgeformer.analysis.few_constants import FORMS, ConstantForm, Description
 from ridgeformer.analysis.layer_steps import step_sizes
 from ridgeformer.baselines import BASELINES
@@ -48,7 +47,7 @@ _ELSEWHERE = (
 """(d, n, noise, layers) that the constants are tried on."""
 _REFERENCES = ("constrr", "adarr", "tunedrr", "bayes")
 _POOL = 32_768  # with fewer, fits of all ω explode on a few fresh sequences of some tasks
-_STARTS, _SPREAD, _ITERATIONS = 4, 0.3, 150
+_SPREAD, _ITERATIONS = 0.3, 150  # of fits of a form
 _TRACED = 4000  # contexts on which the energy is followed
 
 
@@ -120,19 +119,17 @@ def journey(
     pool: int = _POOL,
 ) -> Journey:
     """Measure ``form`` with these constants on ``task``, refit it on a pool of contexts, and free all ω."""
-    tuner, rng = Tuner(task, pool, seed), token_rng(seed, Purpose.EXPLORE, 1)
-    factors = [np.exp(_SPREAD * rng.standard_normal(len(constants))) if again else 1.0 for again in range(_STARTS)]
-    theta = form.fit(constants, layers, task, tuner, factors, _ITERATIONS)
+    tuner = Tuner(task, pool, seed)
+    theta = form.fit(constants, layers, tuner, _ITERATIONS, _SPREAD, token_rng(seed, Purpose.EXPLORE, 1))
     refitted = form.omega(theta, layers, task)
-    freed, _ = tuner.fit_omega(refitted, ~inert(layers), natural_units(task))
+    freed, _ = tuner.fit_omega(refitted, ~inert(layers))
 
     def measured(omega: Array) -> Evaluation:
         return evaluate(model_from_omega(omega, task.dim), task, sequences, seed)
 
-    losses = (measured(form.omega(constants, layers, task)), measured(refitted), measured(freed))
-    constants = tuple(map(float, theta))
-    decay = energy_decay(form.omega(constants, layers, task), task, seed)
-    return Journey(task, layers, losses[0], losses[1], constants, losses[2], decay)
+    unchanged, decay = form.omega(constants, layers, task), energy_decay(refitted, task, seed)
+    losses = measured(unchanged), measured(refitted)
+    return Journey(task, layers, *losses, tuple(map(float, theta)), measured(freed), decay)
 
 
 def energy_decay(omega: Array, task: Task, seed: int = 0) -> float:

@@ -88,7 +88,7 @@ def test_ablations_cover_every_part_once_and_mark_inert_ones() -> None:
     control = found[0].alone.total.adjusted_loss
     assert control == pytest.approx(rf.evaluate(model, TASK, 400).adjusted_loss)
     assert all((a.alone.total.adjusted_loss == pytest.approx(control, rel=1e-9)) == a.inert for a in found[1:])
-    zero = 0.5 * (sample.drawn.oracle**2).sum(axis=1).mean()
+    zero = 0.5 * (sample.oracle**2).sum(axis=1).mean()
     assert found[3].alone.total.adjusted_loss == pytest.approx(zero)
 
 

@@ -10,7 +10,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer.analysis import Simplest, few_constants, model_from_omega, simplest
 from ridgeformer.analysis.diagonal import inert
-from ridgeformer.analysis.few_constants import FORMS, Description, effective_constants, geometric
+from ridgeformer.analysis.few_constants import FORMS, Description, effective_constants
 from ridgeformer.evaluation import Difference, Evaluation
 from support import one_sentence
 
@@ -66,8 +66,8 @@ def test_three_constants_are_what_the_page_prints() -> None:
 
 
 def test_pattern_leaves_out_two_omega() -> None:
-    everywhere = geometric(4, (1, 1, 1, 1), (2, 2, 2, 2), (1, 1), pattern=False)
-    with_pattern = geometric(4, (1, 1, 1, 1), (2, 2, 2, 2), (1, 1))
+    names = "without the pattern", "one ratio"
+    everywhere, with_pattern = (BY_NAME[name].omega((1, 1, 1, 1, 2, 1, 1), 4, TASK) for name in names)
     assert [tuple(place) for place in np.argwhere(everywhere != with_pattern)] == [(0, 1), (1, 0)]
 
 

@@ -10,7 +10,7 @@ from ridgeformer.analysis import Sample
 from ridgeformer.analysis.layer_steps import momentum_terms, step_sizes
 from ridgeformer.core.forward import gram_weights
 from ridgeformer.theory import momentum_layers
-from support import make_examples, one_sentence, relative_error, tame_model
+from support import make_examples, relative_error, tame_model
 
 TASK = rf.Task(4, 12, "uniform:2")
 SAMPLE = Sample.draw(TASK, 500, seed=1)
@@ -33,9 +33,3 @@ def test_momentum_terms_are_norms_of_the_lemma() -> None:
     assert found[0].momentum == 0.0  # u = 0 at the start
     assert found[0].gradient == pytest.approx(1.0)
     assert relative_error(gradient, -gram_weights(model.first_layers(1), CONTEXT.gram)) < 1e-10
-
-
-def test_momentum_of_a_full_model_is_refused_with_a_reason() -> None:
-    with pytest.raises(rf.InputError, match="diag and gdpp models") as caught:
-        momentum_terms(tame_model("full", 2, 1, 4, CONTEXT.gram), CONTEXT)
-    one_sentence(caught.value)

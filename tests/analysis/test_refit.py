@@ -21,7 +21,7 @@ TUNER = Tuner(TASK, 512)
 def test_refit_from_an_exploding_start_is_drawn_towards_zero_and_recovers() -> None:
     start = np.array([[-0.05, 0.0, -0.05, 0.0]] * 5 + [[0.0, 0.0, -0.1, 0.0]]) * 30
     assert not np.isfinite(measure(model_from_omega(start, 3), SAMPLE).total.adjusted_loss)
-    omega, loss = TUNER.fit_omega(start, ~inert(6), natural_units(TASK))
+    omega, loss = TUNER.fit_omega(start, ~inert(6))
     assert loss < 1.0
     assert measure(model_from_omega(omega, 3), SAMPLE).total.median < 0.5
 
@@ -68,17 +68,15 @@ def test_diagonal_stand_in_of_a_nearly_diagonal_model_is_fitted_to_it_and_not_to
     weights = SAMPLE.layer_weights(model)[-1]
     found = diagonal_model(model, diagonal_fit(model), SAMPLE, weights, TUNER)
     assert found.function_share < found.fitted_share < 0.9
-    to_the_task, _ = TUNER.fit_omega(found.omega, ~inert(2), natural_units(TASK))
+    to_the_task, _ = TUNER.fit_omega(found.omega, ~inert(2))
     best = measure(model_from_omega(to_the_task, 3), SAMPLE).total.adjusted_loss
-    assert (
-        best < 0.5 * found.fitted.total.adjusted_loss
-    )  # what a diagonal model could do, if it were not to be this one
+    assert best < 0.5 * found.fitted.total.adjusted_loss  # what a diagonal model could do, were it not to be this one
 
 
 def test_tuner_towards_a_model_leaves_out_contexts_on_which_it_explodes_or_aims_at_the_task() -> None:
     exploding = rf.LinearTransformer.init("full", layers=8, dim=3, scale=30.0, seed=1)
     assert TUNER.towards(exploding) is TUNER
     calm = tame_model("diag", 2, 1, 3, make_examples(6, 9, 3, seed=1).gram)
-    omega, loss = TUNER.towards(calm).fit_omega(0.9 * omega_of(calm), ~inert(2), natural_units(TASK))
+    omega, loss = TUNER.towards(calm).fit_omega(0.9 * omega_of(calm), ~inert(2))
     assert loss < 1e-6
     assert relative_error(omega, np.where(inert(2), 0.0, omega_of(calm))) < 0.05

@@ -12,7 +12,7 @@ from ridgeformer.baselines import OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Or
 from ridgeformer.core.notation import Array
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.evaluation import compare
-from support import make_examples, refusal
+from support import make_examples, refused
 
 POSTERIOR_TOLERANCE = 1e-6  # what the brute-force grids reach; the quadrature itself is good to 1e-10
 
@@ -34,26 +34,15 @@ def fine_grid(low: float, high: float, count: int) -> tuple[Array, Array]:
     return low + (high - low) * z**3, weights * z**2
 
 
+# (dim, n, high, scale of the noise): fewer, as many and more examples than features, one and many of them.
+ORDINARY = [(1, 1), (3, 1), (5, 3), (10, 7), (4, 4), (1, 2), (5, 6), (10, 20), (3, 60)]
+# Far noisier than the prior allows; priors far wider than the noise; little noise.
+EXTREME = [(10, 20, 0.3, 1.0), (10, 20, 100, 1.0), (10, 20, 5, 0.02), (10, 20, 0.05, 0.02), (5, 6, 1, 0.02)]
+
+
 @pytest.mark.parametrize(
     ("dim", "n", "high", "scale"),
-    [
-        (1, 1, 5, 1.0),
-        (3, 1, 5, 1.0),
-        (5, 3, 2, 1.0),
-        (10, 7, 5, 1.0),
-        (4, 4, 5, 1.0),
-        (10, 10, 0.5, 1.0),
-        (1, 2, 5, 1.0),
-        (5, 6, 5, 1.0),
-        (10, 11, 7, 1.0),
-        (10, 20, 5, 1.0),
-        (10, 20, 0.3, 1.0),  # far noisier than the prior allows
-        (10, 20, 100, 1.0),
-        (10, 20, 5, 0.02),  # little noise
-        (10, 20, 0.05, 0.02),
-        (5, 6, 1, 0.02),
-        (3, 60, 5, 1.0),
-    ],
+    [*((dim, n, 5, 1.0) for dim, n in ORDINARY), (10, 10, 0.5, 1.0), (10, 11, 7, 1.0), *EXTREME],
 )
 def test_bayes_with_a_uniform_prior_equals_brute_force(dim: int, n: int, high: float, scale: float) -> None:
     examples = make_examples(3, n, dim, seed=1)
@@ -157,21 +146,20 @@ class Broken:
         return self.result  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        None,
-        ([], []),
-        ([1.0], [0.5]),
-        ([-1.0], [1.0]),
-        ([1.0, 2.0], [1.0]),
-        ([np.nan], [1.0]),
-        ([1.0, 2.0], [2.0, -1.0]),
-    ],
-)
+NO_RULES = [
+    ([], []),
+    ([1.0], [0.5]),
+    ([-1.0], [1.0]),
+    ([1.0, 2.0], [1.0]),
+    ([np.nan], [1.0]),
+    ([1.0, 2.0], [2.0, -1.0]),
+]
+
+
+@pytest.mark.parametrize("result", [None, *NO_RULES])
 def test_bayes_with_a_broken_quadrature_says_so(result: object) -> None:
-    with refusal("quadrature of the prior 'broken'"):
-        Bayes(Broken(result)).weights(rf.Task().draw_contexts(2, seed=0).context)
+    context = rf.Task().draw_contexts(2, seed=0).context
+    refused("quadrature of the prior 'broken'", Bayes(Broken(result)).weights, context)
 
 
 def test_bayes_that_may_be_noise_free_tells_noise_from_none() -> None:

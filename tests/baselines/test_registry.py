@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ridgeformer as rf
 from ridgeformer.baselines import BASELINES, OLS, AdaRR, Bayes, ConstRR, IterativeAdaRR, Oracle, TunedRR
 from ridgeformer.core.notation import Array
-from support import Examples, make_examples, relative_error
+from support import Examples, make_examples, relative_error, rotation
 
 PREDICTORS = (
     OLS(),
@@ -41,11 +41,6 @@ def contexts(draw: st.DrawFn) -> Examples:
 
 def weights(predictor: Any, X: Array, y: Array) -> Array:
     return predictor.weights(rf.Context.from_tokens(X, y))
-
-
-def rotation(dim: int, seed: int) -> Array:
-    """A random orthogonal matrix."""
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
 
 
 def test_registry_has_every_baseline_with_what_tables_and_legends_need() -> None:

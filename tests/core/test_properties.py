@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
-from support import KINDS, Examples, make_examples, relative_error, tame_model
+from support import KINDS, Examples, make_examples, relative_error, rotation, tame_model
 
 # Both sides of each equality are float64 computations of the same number in another order: 1e-16 times the length of
 # the sums and what the layers make of it. Measured, the worst case is 1e-15; the negative control differs by 1e-3.
@@ -37,11 +37,6 @@ def cases(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS, smallest_dim: int = 1
     seed = draw(seeds)
     examples = make_examples(3, n, dim, seed)
     return Case(tame_model(draw(st.sampled_from(kinds)), layers, heads, dim, examples.gram, seed), examples)
-
-
-def rotation(dim: int, seed: int) -> Array:
-    """A random orthogonal matrix."""
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))[0]
 
 
 @given(cases(), backends, seeds)
@@ -114,49 +109,6 @@ def test_order_of_heads_does_not_matter(case: Case, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(case.model.heads)
     shuffled = case.model.replace({name: value[:, order] for name, value in case.model.parameters.items()})
     assert relative_error(Case(shuffled, case.examples).weights("fused"), case.weights("fused")) < TIGHT
-
-
-class Implicit(NamedTuple):
-    """The state of Theorem 4.1 for one context."""
-
-    M: Array
-    u: Array
-    a: float
-    w: Array
-
-
-def next_implicit(state: Implicit, P: Array, Q: Array, gram: Array) -> Implicit:
-    """Lemma 4.3: with Σ_k P_k G Q_k = [[A, b], [cᵀ, δ]], what one layer does to (M, u, a, w). ``gram`` is G_l."""
-    moved = np.einsum("kij,jl,klm->im", P, gram, Q)
-    A, b, c, delta = moved[:-1, :-1], moved[:-1, -1], moved[-1, :-1], moved[-1, -1]
-    stay = np.eye(len(A)) + A
-    return Implicit(
-        M=stay @ state.M - np.outer(b, state.w),
-        u=stay @ state.u + state.a * b,
-        a=(1 + delta) * state.a + c @ state.u,
-        w=(1 + delta) * state.w - state.M.T @ c,
-    )
-
-
-@given(cases())
-def test_tokens_after_any_layer_have_the_form_of_theorem_4_1(case: Case) -> None:
-    """x_i^l = M x_i + y_i u, y_i^l = a y_i − <w, x_i>; x_t^l = M x_t, y_t^l = −<w, x_t>."""
-    examples, dim = case.examples, case.model.dim
-    P, Q = case.model.attention_matrices()
-    trace = rf.transform_tokens(case.model, examples.X, examples.y, examples.queries)
-    n = examples.y.shape[1]
-    for number, (X, y, queries) in enumerate(zip(examples.X, examples.y, examples.queries, strict=True)):
-        state = Implicit(np.eye(dim), np.zeros(dim), 1.0, np.zeros(dim))
-        for layer in range(case.model.layers):
-            context = trace[layer][number, :n]
-            state = next_implicit(state, P[layer], Q[layer], context.T @ context)
-            after = trace[layer + 1][number]
-            expected = np.column_stack([X @ state.M.T + np.outer(y, state.u), state.a * y - X @ state.w])
-            asked = np.column_stack([queries @ state.M.T, -queries @ state.w])
-            assert relative_error(after[:n], expected) < TIGHT
-            assert relative_error(after[n:], asked) < TIGHT
-        weights = rf.implicit_weights(case.model, examples.X, examples.y)[number]
-        assert np.abs(weights - state.w).max() < TIGHT * max(1.0, np.abs(state.w).max())
 
 
 @given(cases())

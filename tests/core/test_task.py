@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
@@ -13,12 +12,13 @@ from scipy import stats
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose
+from support import DTYPES, within_standard_errors
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dim", "context"), [(1, 1), (3, 2), (3, 10)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_draw_tokens_has_the_documented_shapes_and_precision(dim: int, context: int, dtype: Any) -> None:
     drawn = rf.Task(dim, context).draw_tokens(5, seed=0, dtype=dtype)
     shapes = {name: array.shape for name, array in vars(drawn).items()}
@@ -74,14 +74,6 @@ def test_noise_levels_are_the_same_drawn_alone_with_tokens_and_with_contexts(con
     assert np.array_equal(task.draw_contexts(6, seed=3, step=4).sigma, sigma)
 
 
-def test_draws_of_few_contexts_are_a_prefix_of_those_of_many() -> None:
-    task = rf.Task(3, 8)
-    few, many = task.draw_contexts(5, seed=0), task.draw_contexts(100, seed=0)
-    assert np.array_equal(few.sigma, many.sigma[:5])
-    for mine, its in zip(few.as_gram_draw(), many.as_gram_draw(), strict=True):
-        assert np.array_equal(mine, its[:5])
-
-
 def test_draws_in_float32_are_those_in_float64_rounded() -> None:
     task = rf.Task(3, 8)
     wide, narrow = (task.draw_contexts(20, seed=0, dtype=dtype) for dtype in (np.float64, np.float32))
@@ -116,13 +108,7 @@ def test_task_defaults_are_those_of_the_paper() -> None:
 
 # --- Gram draws against token draws -----------------------------------------------------------------------------------
 
-STANDARD_ERRORS = 5.0  # a normal exceeds it once in two million: with some 100 comparisons, a false alarm in 20 000
 SIZE = 20_000
-
-
-def within_standard_errors(samples: Array, expected: Any) -> bool:
-    error = np.abs(samples.mean(axis=0) - expected)
-    return bool((error <= STANDARD_ERRORS * samples.std(axis=0) / math.sqrt(len(samples))).all())
 
 
 MOMENT_CASES = [(1, 2, 1.0), (3, 4, 2.0), (3, 12, 0.5), (5, 30, 3.0)]

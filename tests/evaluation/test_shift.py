@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,24 +10,18 @@ from scipy import stats
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
-from ridgeformer.evaluation import Shifted, parse_shift
+from ridgeformer.core.random import Purpose, token_rng
+from ridgeformer.evaluation import Shifted, parse_shift, shift
 from ridgeformer.evaluation.scoring import half_square
 from ridgeformer.evaluation.shift import SHIFTS, Tokens
-from support import refusal
+from support import refused, within_standard_errors
 
 TASK = rf.Task(dim=4, examples=12, noise="uniform:0.5-3")
 BATCH = 20_000
-# A normal exceeds it once in two million; see tests/core/test_task.py.
-STANDARD_ERRORS = 5.0
 
 
 def tokens(spec: str, task: rf.Task = TASK, batch: int = BATCH, seed: int = 0) -> tuple[Tokens, Array]:
     return Shifted(task, spec).draw_tokens(batch, seed=seed)
-
-
-def within_standard_errors(samples: Array, expected: Any) -> bool:
-    error = np.abs(samples.mean(axis=0) - expected)
-    return bool((error <= STANDARD_ERRORS * samples.std(axis=0) / math.sqrt(len(samples))).all())
 
 
 # --- what each scenario does ------------------------------------------------------------------------------------------
@@ -137,9 +130,6 @@ def test_scenarios_combine_in_any_order() -> None:
 
 
 def test_chunks_are_draws_of_consecutive_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ridgeformer.core.random import Purpose
-    from ridgeformer.evaluation import shift
-
     monkeypatch.setattr(shift, "_NUMBERS", 4 * 12 * 100)
     shifted = Shifted(TASK, "student:5")
     sizes = []
@@ -151,9 +141,6 @@ def test_chunks_are_draws_of_consecutive_steps(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_scenarios_draw_comes_from_streams_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ridgeformer.core.random import Purpose, token_rng
-    from ridgeformer.evaluation import shift
-
     steps: list[int] = []
 
     def recorded(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
@@ -226,36 +213,29 @@ def test_every_scenario_reads_its_own_example() -> None:
         assert kind.form.startswith(f"{name}:")
 
 
-@pytest.mark.parametrize(
-    ("spec", "hint"),
-    [
-        ("kapa:10", "Did you mean 'kappa'"),
-        ("studnet:3", "Did you mean 'student'"),
-        ("kappa:10+outlier:0.1x3", "Did you mean 'outliers'"),
-        ("", "must be one of"),
-        ("kappa", "write for example kappa:10"),
-        ("none+kappa:2", "Cannot read"),
-        ("kappa:", "from 1 to"),
-        ("kappa:0.5", "from 1 to"),
-        ("kappa:nan", "from 1 to"),
-        ("kappa:inf", "from 1 to"),
-        ("kappa:ten", "from 1 to"),
-        ("student:0.5", "from 1 to inf"),
-        ("outliers:0.1", "a share and a factor"),
-        ("outliers:2x3", "from 0 to 1"),
-        ("rows:1.5", "from -1 to 1"),
-        ("scale:0", "from"),
-        ("noise:-1", "from 0"),
-        ("examples:2.5", "whole number"),
-        ("examples:0", "from 1"),
-        ("kappa:2+kappa:3", "twice"),
-    ],
-)
-def test_unreadable_specs_say_what_would_be_right(spec: str, hint: str) -> None:
-    with refusal(hint):
-        Shifted(TASK, spec)
+UNREADABLE = {
+    "Did you mean 'kappa'": ["kapa:10"],
+    "Did you mean 'student'": ["studnet:3"],
+    "Did you mean 'outliers'": ["kappa:10+outlier:0.1x3"],
+    "must be one of": [""],
+    "write for example kappa:10": ["kappa"],
+    "Cannot read": ["none+kappa:2"],
+    "from 1 to": ["kappa:", "kappa:0.5", "kappa:nan", "kappa:inf", "kappa:ten", "examples:0"],
+    "from 1 to inf": ["student:0.5"],
+    "a share and a factor": ["outliers:0.1"],
+    "from 0 to 1": ["outliers:2x3", "noise:-1"],
+    "from -1 to 1": ["rows:1.5"],
+    "from 1e-06": ["scale:0"],
+    "whole number": ["examples:2.5"],
+    "twice": ["kappa:2+kappa:3"],
+}
+
+
+@pytest.mark.parametrize("hint", UNREADABLE)
+def test_unreadable_specs_say_what_would_be_right(hint: str) -> None:
+    for spec in UNREADABLE[hint]:
+        refused(hint, Shifted, TASK, spec)
 
 
 def test_sequences_too_long_to_hold_as_tokens_are_refused() -> None:
-    with refusal("at most 8000000 numbers"):
-        Shifted(rf.Task(10, 20), "examples:1000000")
+    refused("at most 8000000 numbers", Shifted, rf.Task(10, 20), "examples:1000000")

@@ -14,7 +14,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import Shifted, default_scenarios, evaluate, shift_table
 from ridgeformer.evaluation.scoring import half_square
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR
-from support import refusal
+from support import refused
 
 TASK = rf.Task(dim=3, examples=10, noise="uniform:2")
 
@@ -120,14 +120,12 @@ def test_model_is_measured_under_shift_and_sequences_are_counted() -> None:
 
 
 def test_bad_input_to_shift_table_is_one_sentence() -> None:
-    anything: Any = shift_table
-    bad: list[tuple[Any, ...]] = [
-        ({}, TASK),
-        ({"z": Zero()}, TASK, []),
-        ({"z": Zero()}, TASK, "kappa:10"),
-        ({"z": Zero()}, TASK, ["kapa:10"]),
-        ({"z": Zero()}, TASK, ["none"], 0),
-    ]
-    for arguments in bad:
-        with refusal():
-            anything(*arguments)
+    zero = {"z": Zero()}
+    for match, arguments in {
+        "predictors": ({}, TASK),
+        "at least one spec": (zero, TASK, []),
+        "a sequence": (zero, TASK, "kappa:10"),
+        "Did you mean 'kappa'": (zero, TASK, ["kapa:10"]),
+        "sequences": (zero, TASK, ["none"], 0),
+    }.items():
+        refused(match, shift_table, *arguments)

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 import ridgeformer as rf
 from ridgeformer.theory.implicit_model import implicit_models
-from ridgeformer.theory.step_size import (
-    adaptive_step_network,
-    effective_step_size,
-    exact_step,
-    printed_step,
-    two_layer_update,
-)
+from ridgeformer.theory.numerics import residual_energy
+from ridgeformer.theory.step_size import adaptive_step, adaptive_step_network, effective_step_size, two_layer_update
 from support import KINDS, make_examples, relative_error, tame_model
 
 TIGHT = 1e-10
@@ -30,7 +25,7 @@ def test_two_layers_take_one_gradient_step_of_the_exact_size(xy: float, yx: floa
     xy, yx = xy / context.energy.max(), yx / context.energy.max()
     network = adaptive_step_network(dim, xy, yx)
     predictions = rf.token_predictions(network, examples.X, examples.y, examples.queries)
-    weights = exact_step(xy, yx, context)[:, None] * np.einsum("bnd,bn->bd", examples.X, examples.y)
+    weights = adaptive_step(xy, yx, context.energy)[:, None] * np.einsum("bnd,bn->bd", examples.X, examples.y)
     assert relative_error(np.einsum("bmd,bd->bm", examples.queries, weights), predictions) < TIGHT
 
 
@@ -46,7 +41,7 @@ def test_step_with_negative_coefficients_shrinks_with_the_noise() -> None:
     steps = []
     for sigma in (0.0, 1.0, 2.0, 3.0):
         context = rf.Context.from_tokens(X, X @ weights + sigma * noise)
-        steps.append(float(exact_step(-1e-4, -1e-2, context)[0]))
+        steps.append(float(adaptive_step(-1e-4, -1e-2, context.energy)[0]))
     assert steps == sorted(steps, reverse=True)
     assert steps[0] > steps[-1] > 0
 
@@ -58,10 +53,10 @@ def test_printed_size_is_exact_only_for_pure_noise() -> None:
     y = rng.standard_normal(30)
     orthogonal = y - X[0] @ np.linalg.lstsq(X[0], y, rcond=None)[0]
     noise_only = rf.Context.from_tokens(X, orthogonal[None])
-    assert relative_error(printed_step(-0.01, -0.1, noise_only), exact_step(-0.01, -0.1, noise_only)) < TIGHT
+    assert relative_error(residual_energy(noise_only), noise_only.energy) < TIGHT
     noise_free = rf.Context.from_tokens(X, X @ rng.standard_normal(4))
-    assert relative_error(printed_step(-0.01, -0.1, noise_free), np.array([0.1])) < TIGHT
-    assert relative_error(printed_step(-0.01, -0.1, noise_free), exact_step(-0.01, -0.1, noise_free)) > 0.1
+    assert relative_error(adaptive_step(-0.01, -0.1, residual_energy(noise_free)), np.array([0.1])) < TIGHT
+    assert relative_error(adaptive_step(-0.01, -0.1, noise_free.energy), np.array([0.1])) > 0.1
 
 
 @pytest.mark.parametrize("kind", ["gdpp", "diag"])
@@ -86,7 +81,7 @@ def test_effective_step_of_the_construction_is_the_exact_size_along_the_gradient
     first, second = effective_step_size(adaptive_step_network(6, -1e-3, -1e-2), context)
     assert (first.layer, second.layer) == (1, 2)
     assert not first.step.any()
-    assert relative_error(second.step, exact_step(-1e-3, -1e-2, context)) < TIGHT
+    assert relative_error(second.step, adaptive_step(-1e-3, -1e-2, context.energy)) < TIGHT
     assert relative_error(second.alignment, np.ones(4)) < TIGHT
     assert relative_error(second.energy, context.energy) < TIGHT
 

@@ -44,17 +44,8 @@ def test_printed_error_is_the_scatter_of_one_query_on_drawn_tokens() -> None:
 
 
 def test_shortfalls_say_bound_sampling_error_or_nothing_known() -> None:
-    table = Table1(
-        (
-            entry("gdpp", 4, "uniform:5", 0.3613),
-            entry("diag", 4, "uniform:5", 0.0598),
-            entry("diag", 7, "uniform:5", 1.0),
-            entry("full", 7, "uniform:5", 0.04),
-            entry("constrr", None, "uniform:5", 0.3613),
-        ),
-        sequences=1000,
-        seed=1,
-    )
+    rows = [("gdpp", 4, 0.3613), ("diag", 4, 0.0598), ("diag", 7, 1.0), ("full", 7, 0.04), ("constrr", None, 0.3613)]
+    table = Table1(tuple(entry(method, layers, "uniform:5", loss) for method, layers, loss in rows), 1000, 1)
     models = {Cell(e.method, e.layers, e.noise): model(e.method, e.layers) for e in table.entries if e.layers}
     models[Cell("diag", 4, "uniform:5")] = rf.load("diag-4-uniform-5")
     found = shortfalls(table, models)
@@ -103,10 +94,8 @@ def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path, mo
     assert "| It works. | confirmed | 1 of 1. |" in blocks["claims"]
     (tmp_path / "runs").mkdir()
     note_times(tmp_path / "runs", Cell("gdpp", 1, "uniform:5"), 0.0, 60.0, 30.0)
-    assert (
-        "* 1 models of the paper's grid: 1 minutes, in which the workers had 50% of a core each"
-        in (page.reproduction_blocks(tmp_path)["time"])
-    )
+    text = page.reproduction_blocks(tmp_path)["time"]
+    assert "* 1 models of the paper's grid: 1 minutes, in which the workers had 50% of a core each" in text
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from ridgeformer import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
 from ridgeformer.training import StepInfo, TrainConfig
-from ridgeformer.training.stages import Run, Stage
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.stages import Run, Stage, TrainState
 
 Fault = Callable[[Array, Array], tuple[Array, Array]]
 """(losses, gradient) → what to take them for."""

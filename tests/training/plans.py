@@ -13,11 +13,9 @@ from typing import Any
 
 from ridgeformer.training import StepInfo, TrainConfig, TrainResult, train
 from ridgeformer.training.adam_stage import AdamStage
-from ridgeformer.training.pool_stage import PoolStage
-from ridgeformer.training.pools import Mining
+from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
-from ridgeformer.training.stages import Run, Stage
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.stages import Run, Stage, TrainState
 
 _SIZES: dict[str, Any] = {"dim": 3, "examples": 8, "batch": 32, "sequences": 500}
 

@@ -106,7 +106,7 @@ def test_start_that_keeps_exploding_is_given_up_after_three_rewinds_when_there_a
     assert infos[-1].step == 100  # its other steps count as done
     assert infos[-1].total == 100 * bad + 100
     assert ended.finished
-    assert ended.state.total == ended.run.total_steps
+    assert ended.state.total == sum(stage.steps for stage in ended.run.stages)
     first = next(info for info in ended.infos if info.total == 100 * bad + 101)
     assert first.step == 1
     untouched = next(info for info in run_with({}, CONFIG, [*STARTS, MAIN]).infos if info.total == 100 * bad + 101)

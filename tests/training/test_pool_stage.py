@@ -17,11 +17,10 @@ import ridgeformer as rf
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.evaluation import adjusted_losses
-from ridgeformer.training import TrainConfig, pool_stage, train
+from ridgeformer.training import TrainConfig, pools, train
 from ridgeformer.training.adam_stage import AdamStage
-from ridgeformer.training.pool_stage import PoolStage, pool_function
-from ridgeformer.training.pools import Pool, sifted_pool, stretched_pool
-from ridgeformer.training.quasi_newton import QuasiNewton
+from ridgeformer.training.optimisers import QuasiNewton
+from ridgeformer.training.pools import Pool, PoolStage, pool_function, sifted_pool, stretched_pool
 from ridgeformer.training.stages import Stage
 from support import relative_error, tame_model
 
@@ -172,7 +171,7 @@ def test_pool_with_poisoned_contexts_leaves_the_weights_alone(monkeypatch: pytes
         gram[7] = np.nan
         return pool._replace(contexts=pool.contexts._replace(gram=gram))
 
-    monkeypatch.setattr(pool_stage, "stretched_pool", poisoned)
+    monkeypatch.setattr(pools, "stretched_pool", poisoned)
     ended = run_with({}, DIAGONAL, PLAN[:3])
     alone = run_with({}, DIAGONAL, PLAN[:1])
     assert ended.skipped == [39, 64]

@@ -13,8 +13,16 @@ from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import ContextDraw
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training import pools as pools_module
-from ridgeformer.training.pool_stage import pool_function
-from ridgeformer.training.pools import Mining, Pool, mine, sifted_pool, stretched, stretched_pool, widened
+from ridgeformer.training.pools import (
+    Mining,
+    Pool,
+    mine,
+    pool_function,
+    sifted_pool,
+    stretched,
+    stretched_pool,
+    widened,
+)
 from support import tame_model
 
 LEVELS = 4  # of stretching

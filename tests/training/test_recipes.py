@@ -8,7 +8,7 @@ import pytest
 
 from ridgeformer.training import TrainConfig
 from ridgeformer.training.adam_stage import AdamStage
-from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage
 

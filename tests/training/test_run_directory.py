@@ -14,8 +14,7 @@ from plans import ADAM, CONFIGS, POOLS, StopAfter, fingerprint, short_run, train
 import ridgeformer as rf
 from ridgeformer import InputError, LinearTransformer, TrainConfig
 from ridgeformer.training import TrainingInterruptedError
-from ridgeformer.training.run_directory import RunDirectory
-from ridgeformer.training.state import load_checkpoint, save_checkpoint
+from ridgeformer.training.run_directory import RunDirectory, load_checkpoint, save_checkpoint
 
 
 def test_train_into_an_existing_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, 
 import ridgeformer as rf
 from ridgeformer.training import StepInfo, TrainConfig, train
 from ridgeformer.training.adam_stage import AdamStage
-from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage, fit_spectrum
 from ridgeformer.training.stages import Run
@@ -76,7 +76,7 @@ def test_pool_stages_only_ever_lower_the_loss_of_their_pool_and_end_when_converg
             assert not any(info.skipped or info.rewound for info in infos)
             early += len(infos) < stage.steps
     assert early  # at least one converges early
-    assert trail[-1][1].total == run.total_steps
+    assert trail[-1][1].total == sum(stage.steps for stage in run.stages)
 
 
 def test_curvature_is_part_of_the_state_in_pool_stages_only() -> None:

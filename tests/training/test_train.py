@@ -23,9 +23,9 @@ from ridgeformer.core.model_file import load_model
 from ridgeformer.core.notation import Array
 from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError, train
 from ridgeformer.training import run_directory as run_directory_module
-from ridgeformer.training.quasi_newton import QuasiNewton
-from ridgeformer.training.run_directory import RunDirectory
-from ridgeformer.training.state import TrainState, load_checkpoint
+from ridgeformer.training.optimisers import QuasiNewton
+from ridgeformer.training.run_directory import RunDirectory, load_checkpoint
+from ridgeformer.training.stages import TrainState
 from support import one_sentence
 
 

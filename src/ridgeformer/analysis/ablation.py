@@ -18,15 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.diagonal import (
-    OMEGAS,
-    acting_matrices,
-    inert,
-    model_from_omega,
-    natural_units,
-    omega_of,
-    omega_of_kind,
-)
+from ridgeformer.analysis.diagonal import OMEGAS, acting_matrices, inert, model_from_omega, omega_of, omega_of_kind
 from ridgeformer.analysis.noise_bands import Measured, Sample, measure
 from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
@@ -41,27 +33,18 @@ _ITERATIONS = 100  # of each refit of ω; `Tuner.fit_entries` has its own number
 class Ablation:
     """A model with some blocks switched off, in one layer or in all; `ablations` makes it."""
 
-    blocks: tuple[str, ...]
-    """Of "xx", "xy", "yx", "yy"; none for the control."""
-    layer: int | None
-    """Counted from 1; None for all layers."""
-    inert: bool
-    """Whether the model cannot change, because nothing reads what the block writes."""
-    alone: Measured
-    """Without anything else changed."""
-    refitted: Measured | None = None
-    """With all else fitted again; the control's row is what to compare it with. None if inert, or not asked for."""
-    omega: Array | None = None
-    """(layers, 4) after refitting; None for full models."""
+    blocks: tuple[str, ...]  # of "xx", "xy", "yx", "yy"; none for the control
+    layer: int | None  # counted from 1; None for all layers
+    inert: bool  # whether the model cannot change, because nothing reads what the block writes
+    alone: Measured  # without anything else changed
+    refitted: Measured | None  # with all else fitted again, to compare with the control's; None if inert, or not asked
+    omega: Array | None  # (layers, 4) after refitting; None for full models
 
     @property
     def label(self) -> str:
         """Such as "ω_xy, layer 2"."""
-        if not self.blocks:
-            return "nothing"
-        return " and ".join(f"ω_{block}" for block in self.blocks) + (
-            ", all layers" if self.layer is None else f", layer {self.layer}"
-        )
+        where = "all layers" if self.layer is None else f"layer {self.layer}"
+        return f"{' and '.join(f'ω_{block}' for block in self.blocks)}, {where}" if self.blocks else "nothing"
 
 
 def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
@@ -160,15 +143,15 @@ def _ablation(
 ) -> Ablation:
     off, dead = mark(model.layers, blocks, layer), inert(model.layers)
     alone = measure(switched_off(model, off), sample)
-    unchanged = bool(blocks) and not (off & ~dead).any()
-    free = ~(off | dead)
-    nothing_left = not free[:, 2].any()  # without any ω_yx the query's y stays 0, whatever the rest
-    if tuner is None or unchanged or nothing_left:
-        return Ablation(blocks, layer, unchanged, alone, alone if tuner is not None and nothing_left else None)
-    if not is_diagonal(model):
-        left, entries = _dense_without(model, off)
-        fitted = tuner.fit_entries(left.astype(model.dtype), entries)
-        return Ablation(blocks, layer, unchanged, alone, measure(fitted, sample))
-    free &= omega_of_kind(model.kind)
-    omega, _ = tuner.fit_omega(omega_of(model), free, natural_units(sample.task), _ITERATIONS)
-    return Ablation(blocks, layer, unchanged, alone, measure(model_from_omega(omega, model.dim), sample), omega)
+    unchanged, free = bool(blocks) and not (off & ~dead).any(), ~(off | dead)
+    refitted, omega = None, None
+    if tuner is not None and not unchanged:
+        if not free[:, 2].any():  # without any ω_yx the query's y stays 0, whatever the rest
+            refitted = alone
+        elif is_diagonal(model):
+            omega, _ = tuner.fit_omega(omega_of(model), free & omega_of_kind(model.kind), _ITERATIONS)
+            refitted = measure(model_from_omega(omega, model.dim), sample)
+        else:
+            left, entries = _dense_without(model, off)
+            refitted = measure(tuner.fit_entries(left.astype(model.dtype), entries), sample)
+    return Ablation(blocks, layer, unchanged, alone, refitted, omega)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,48 +53,35 @@ class Algorithm:
     True
     """
 
-    omega: Array
-    """(layers, 4)."""
-    title: str
-    """One sentence: which model."""
-    note: str
-    """More sentences: what it costs, where it is inexact."""
+    omega: Array  # (layers, 4)
+    title: str  # one sentence: which model
+    note: str  # more sentences: what it costs, where it is inexact
 
     def as_code(self) -> str:
         """A Python module with a function ``fit(X, y)``."""
-        omega, used = _used(self.omega)
-        names = [OMEGAS[place] for place in used]
-        terms = {
-            "xx": "xx * x @ scatter",
-            "xy": "xy * np.outer(y, cross)",
-            "yx": "yx * x @ cross",
-            "yy": "yy * energy * y",
-        }
+        names, omega = _used(self.omega)
+        terms = "xx * x @ scatter", "xy * np.outer(y, cross)", "yx * x @ cross", "yy * energy * y"
         sums = {"scatter": "x[:n].T @ x[:n]", "cross": "x[:n].T @ y[:n]", "energy": "y[:n] @ y[:n]"}
-        new_x = " + ".join(["x", *(terms[name] for name in names if name[0] == "x")])
-        new_y = " + ".join(["y", *(terms[name] for name in names if name[0] == "y")])
-        needed = [name for name in sums if name in new_x + new_y]
-        rows = "\n".join(
-            f"    ({', '.join(repr(float(value)) for value in row)}{',' * (len(row) == 1)})," for row in omega
-        )
+        moved = _moved({"x": "x", "y": "y"}, dict(zip(OMEGAS, terms, strict=True)), names)
+        update = f"x, y = {moved['x']}, {moved['y']}"
+        alone = "," * (len(names) == 1)  # of a tuple
         return _CODE.format(
             title=self.title,
             note=self.note,
             columns=", ".join(f"ω_{name}" for name in names),
-            rows=rows,
-            names=", ".join(names) + "," * (len(names) == 1),
-            statistics="\n".join(f"        {name} = {sums[name]}" for name in needed),
-            update=f"        x, y = {new_x}, {new_y}",
+            rows="\n".join(f"    ({', '.join(repr(float(value)) for value in row)}{alone})," for row in omega),
+            names=", ".join(names) + alone,
+            statistics="\n".join(f"        {name} = {text}" for name, text in sums.items() if name in update),
+            update=f"        {update}",
         )
 
     def as_latex(self) -> str:
         """The same update and a table of its constants, for a paper that loads amsmath and booktabs."""
-        omega, used = _used(self.omega)
-        symbols = [f"\\omega_{{{OMEGAS[place]}}}^{{l}}" for place in used]
-        terms = (r"\Sigma^l x_i", r"y_i \alpha^l", r"\langle \alpha^l, x_i \rangle", r"\lambda^l y_i")
-        moved = {"x": "x_i", "y": "y_i"}
-        for symbol, place in zip(symbols, used, strict=True):
-            moved[OMEGAS[place][0]] += f" + {symbol} {terms[place]}"
+        names, omega = _used(self.omega)
+        symbols = {name: f"\\omega_{{{name}}}^{{l}}" for name in OMEGAS}
+        factors = r"\Sigma^l x_i", r"y_i \alpha^l", r"\langle \alpha^l, x_i \rangle", r"\lambda^l y_i"
+        terms = {name: f"{symbols[name]} {factor}" for name, factor in zip(OMEGAS, factors, strict=True)}
+        moved = _moved({"x": "x_i", "y": "y_i"}, terms, names)
         rows = "\n".join(
             "  " + " & ".join([str(layer), *(f"${_latex_number(value)}$" for value in row)]) + r" \\"
             for layer, row in enumerate(omega, 1)
@@ -110,9 +97,9 @@ class Algorithm:
                 r"with $\Sigma^l = \sum_{j \le n} x_j x_j^\top$, $\alpha^l = \sum_{j \le n} y_j x_j$ and "
                 r"$\lambda^l = \sum_{j \le n} y_j^2$ over the current tokens. The query starts as $(x_t, 0)$, and the "
                 r"prediction is minus its $y$ at the end.",
-                r"\begin{center}\begin{tabular}{r" + "r" * len(used) + "}",
+                r"\begin{center}\begin{tabular}{r" + "r" * len(names) + "}",
                 r"  \toprule",
-                "  $l$ & " + " & ".join(f"${symbol}$" for symbol in symbols) + r" \\",
+                "  $l$ & " + " & ".join(f"${symbols[name]}$" for name in names) + r" \\",
                 r"  \midrule",
                 rows,
                 r"  \bottomrule",
@@ -122,20 +109,23 @@ class Algorithm:
         )
 
 
-def _used(omega: Array) -> tuple[Array, list[int]]:
-    """ω without columns of zeros, inert ones set to zero, and which columns are left; never none."""
+def _used(omega: Array) -> tuple[list[str], Array]:
+    """Names of the ω that are not zero throughout, never none, and their columns, inert ones set to zero."""
     omega = np.where(inert(len(omega)), 0.0, omega)
     used = [place for place in range(4) if omega[:, place].any()] or [2]
-    return omega[:, used], used
+    return [OMEGAS[place] for place in used], omega[:, used]
+
+
+def _moved(start: dict[str, str], terms: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Where a layer moves x and y: the sums of the terms that ω of these names stand for."""
+    return {at: " + ".join([text, *(terms[name] for name in names if name[0] == at)]) for at, text in start.items()}
 
 
 def _latex_number(value: float) -> str:
     """Six significant digits: enough for a printed table."""
-    if value == 0:
-        return "0"
     mantissa, exponent = f"{value:.5e}".split("e")
     if -4 <= int(exponent) < 3:
-        return f"{value:.6g}" if "e" not in f"{value:.6g}" else f"{value:.8f}"
+        return "0" if value == 0 else f"{value:.6g}"
     return f"{mantissa} \\cdot 10^{{{int(exponent)}}}"
 
 

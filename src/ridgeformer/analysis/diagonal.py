@@ -160,35 +160,24 @@ def _canonical(P: Array, Q: Array) -> tuple[Array, Array]:
 class Remainder:
     """One matrix of one head, in canonical form, after the diagonal that leaves the smallest nuclear norm."""
 
-    layer: int
-    """Layers and heads are counted from 1."""
+    layer: int  # layers and heads are counted from 1
     head: int
-    matrix: str
-    """"P" or "Q"."""
-    norm: float
-    """Frobenius norm of the matrix, the same for P and Q of a head."""
-    diagonal: tuple[float, float]
-    """(on the x block, on the y entry)."""
-    diagonal_share: float
-    """‖diagonal‖² over ‖diagonal‖² + ‖remainder‖²."""
-    singular_values: tuple[float, ...]
-    """Of the remainder, over ‖P‖ or ‖Q‖."""
-    rank: int
-    """Singular values above `NUMERICAL_RANK`."""
-    effective_rank: int
-    """Fewest singular values that hold 90 % of the remainder's squares."""
+    matrix: str  # "P" or "Q"
+    norm: float  # Frobenius norm of the matrix, the same for P and Q of a head
+    diagonal: tuple[float, float]  # (on the x block, on the y entry)
+    diagonal_share: float  # ‖diagonal‖² over ‖diagonal‖² + ‖remainder‖²
+    singular_values: tuple[float, ...]  # of the remainder, over ‖P‖ or ‖Q‖
+    rank: int  # singular values above `NUMERICAL_RANK`
+    effective_rank: int  # fewest singular values that hold 90 % of the remainder's squares
 
 
 @dataclass(frozen=True)
 class DiagonalFit:
     """The nearest diagonal model; `diagonal_fit` makes it."""
 
-    omega: Array
-    """(layers, 4)."""
-    shares: tuple[float, ...]
-    """Of every layer: the share of the squared norm of its map that the four ω explain; 1 for diag and gdpp."""
-    remainders: tuple[Remainder, ...]
-    """What is left of P and Q of every head that does anything."""
+    omega: Array  # (layers, 4)
+    shares: tuple[float, ...]  # of every layer's map: of its squared norm, what the four ω explain; 1 for diag and gdpp
+    remainders: tuple[Remainder, ...]  # what is left of P and Q of every head that does anything
 
 
 def diagonal_fit(model: LinearTransformer) -> DiagonalFit:
@@ -202,16 +191,13 @@ def diagonal_fit(model: LinearTransformer) -> DiagonalFit:
     [1.0, 1.0]
     """
     P, Q = acting_matrices(model)
-    size = model.dim + 1
-    x, y = np.diag(np.r_[np.ones(model.dim), 0.0]), np.diag(np.r_[np.zeros(model.dim), 1.0])
+    x, y = np.diag(np.r_[np.ones(model.dim), 0.0])[None], np.diag(np.r_[np.zeros(model.dim), 1.0])[None]
     omega, shares = np.zeros((model.layers, 4)), []
-    for layer in range(model.layers):
-        total = _inner(P[layer], Q[layer], P[layer], Q[layer])
-        explained = 0.0
-        for place, (left, right) in enumerate(((x, x), (x, y), (y, x), (y, y))):
-            basis = left.reshape(1, size, size), right.reshape(1, size, size)
+    for layer, heads in enumerate(zip(P, Q, strict=True)):
+        total, explained = _inner(*heads, *heads), 0.0
+        for place, basis in enumerate(((x, x), (x, y), (y, x), (y, y))):
             square = _inner(*basis, *basis)
-            omega[layer, place] = _inner(P[layer], Q[layer], *basis) / square
+            omega[layer, place] = _inner(*heads, *basis) / square
             explained += omega[layer, place] ** 2 * square
         shares.append(float(explained / total) if total > 0 else 1.0)
     P, Q = canonical_heads(model)

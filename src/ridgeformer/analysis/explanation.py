@@ -22,7 +22,7 @@ from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
-from ridgeformer.theory.numerics import OnStage, is_diagonal
+from ridgeformer.theory.numerics import OnStage, is_diagonal, silent
 
 _TRACED = 2000  # contexts on which the state of every layer is followed in NumPy
 
@@ -37,20 +37,15 @@ class Explanation:
     seed: int
     sequences: int
     bands: tuple[Band, ...]
-    omega: Array
-    """(layers, 4): the model's own, or those of the nearest diagonal model of a full one."""
+    omega: Array  # (layers, 4): the model's own, or those of the nearest diagonal model of a full one
     fit: DiagonalFit
-    diagonal: DiagonalModel | None
-    """For full models: how well a diagonal model stands in for it."""
+    diagonal: DiagonalModel | None  # for full models: how well a diagonal model stands in for it
     filters: Filters
     implied: ImpliedNoise
     steps: tuple[StepBand, ...]
-    momentum: tuple[MomentumTerms, ...] | None
-    """None for full models, for which Lemma 4.4 says nothing."""
-    progress: tuple[Measured, ...]
-    """Losses of what the model would say after each layer."""
-    ablations: tuple[Ablation, ...] | None
-    """None if not asked for."""
+    momentum: tuple[MomentumTerms, ...] | None  # None for full models, for which Lemma 4.4 says nothing
+    progress: tuple[Measured, ...]  # losses of what the model would say after each layer
+    ablations: tuple[Ablation, ...] | None  # None if not asked for
 
     @property
     def loss(self) -> Measured:
@@ -65,25 +60,26 @@ class Explanation:
         """Plain JSON; a number that is not finite is null."""
         model, bands = self.model, self.bands
         of_model = {"kind": model.kind, "layers": model.layers, "heads": model.heads, "dim": model.dim}
-        return {
+        record = {
             "version": __version__,
             "model": {"label": self.label, **of_model},
-            "task": plain(self.task),
+            "task": self.task,
             "seed": self.seed,
             "sequences": self.sequences,
             "bands": [{"label": b.label, "low": b.low, "high": b.high, "sequences": len(b.members)} for b in bands],
-            "omega": plain(self.omega),
-            "inert": plain(inert(model.layers)),
-            "units": plain(natural_units(self.task)),
-            "diagonal_fit": plain(self.fit),
-            "diagonal_model": plain(self.diagonal),
-            "filters": plain(self.filters),
-            "implied_noise": plain(self.implied),
-            "steps": plain(self.steps),
-            "momentum": plain(self.momentum),
-            "progress": plain(self.progress),
-            "ablations": plain(self.ablations),
+            "omega": self.omega,
+            "inert": inert(model.layers),
+            "units": natural_units(self.task),
+            "diagonal_fit": self.fit,
+            "diagonal_model": self.diagonal,
+            "filters": self.filters,
+            "implied_noise": self.implied,
+            "steps": self.steps,
+            "momentum": self.momentum,
+            "progress": self.progress,
+            "ablations": self.ablations,
         }
+        return {name: plain(value) for name, value in record.items()}
 
 
 def explain_model(
@@ -95,7 +91,7 @@ def explain_model(
     seed: int = 0,
     ablate: bool = True,
     pool: int | None = None,
-    on_stage: OnStage = None,
+    on_stage: OnStage = silent,
 ) -> Explanation:
     """Take a model apart on fresh contexts.
 
@@ -117,24 +113,23 @@ def explain_model(
     ((2, 4), 2)
     """
     check_model(model, instance("task", task, Task).dim)
-    report = on_stage or (lambda _name, _share: None)
-    report("fresh sequences", 0.0)
+    on_stage("fresh sequences", 0.0)
     sample = Sample.draw(task, sequences, seed)
     weights = sample.layer_weights(model)
-    report("nearest diagonal model", 0.0)
+    on_stage("nearest diagonal model", 0.0)
     fit, diagonal, own = diagonal_fit(model), None, is_diagonal(model)
     tuner = Tuner(task, pool, seed) if ablate or not own else None
     if tuner is not None and not own:
         diagonal = diagonal_model(model, fit, sample, weights[-1], tuner)
-    report("filters", 0.0)
+    on_stage("filters", 0.0)
     filters = spectral_filters(model, sample, weights)
-    report("implied noise", 0.0)
+    on_stage("implied noise", 0.0)
     implied = implied_noise(sample, weights)
-    report("steps", 0.0)
+    on_stage("steps", 0.0)
     traced = sample.first(_TRACED)
     parts = None
     if ablate:
-        parts = ablations(model, sample, tuner, lambda done, total: report("ablations", done / total))
+        parts = ablations(model, sample, tuner, lambda done, total: on_stage("ablations", done / total))
     return Explanation(
         label=label,
         model=model,

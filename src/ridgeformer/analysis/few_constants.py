@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.diagonal import OMEGAS, inert, model_from_omega, natural_units, omega_of, omega_of_kind
+from ridgeformer.analysis.diagonal import OMEGAS, inert, model_from_omega, omega_of, omega_of_kind
 from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
@@ -26,20 +26,18 @@ from ridgeformer.core.random import Purpose, check_seed, token_rng
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, instance, whole_number
 from ridgeformer.evaluation import Difference, Evaluation, compare
-from ridgeformer.theory.numerics import OnStage
+from ridgeformer.theory.numerics import OnStage, silent
 
 TOLERANCE = 0.05
 """How much more loss than the trained model counts as nearly as well."""
 TRAINED = "trained"
 _POOL, _TRIAL_POOL = 16_384, 4096  # contexts to fit on, and to try on which ω to drop
 _TRIAL, _FINAL = 60, 200  # iterations of a fit that is one of many, and of one that is kept
-_STARTS, _SPREAD = 4, 0.2  # of a form's fits: the first from where it says, others from e^(0.2 z) times that
+_STARTS = 4  # of a form's fits
+_SPREAD = 0.2  # of where they start
 _FEWEST = 8  # ω down to which they are dropped
 
 Constants = Sequence[float] | Array
-
-
-# --- forms ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -47,74 +45,33 @@ class ConstantForm:
     """ω as a function of a few constants."""
 
     name: str
-    statement: str
-    """What is chosen, in one sentence."""
-    build: Callable[..., Array]
-    """(layers, constants one by one) ↦ (layers, 4), in the units above."""
-    start: Mapping[str, float]
-    """Names of what is fitted, and where fits start from: values near those of four layers on σ ~ U(0, 5)."""
-    round_numbers: int = 0
-    """Constants that are set to round numbers rather than fitted."""
-    control: bool = False
-    """Whether it is there to show that a choice matters."""
+    statement: str  # what is chosen, in one sentence
+    sequences: Callable[..., tuple[Constants, float | Constants, Constants]]
+    """(layers, constants one by one) ↦ four sizes, one ratio or four, and sizes of ω_yx and ω_yy in the last layer."""
+    start: Mapping[str, float]  # what is fitted, and from where: values near those of four layers on σ ~ U(0, 5)
+    round_numbers: int = 0  # constants that are set to round numbers rather than fitted
+    control: bool = False  # whether it is there to show that a choice matters
+    pattern: bool = True  # whether the two ω of the pattern are left out
 
     def omega(self, constants: Constants, layers: int, task: Task) -> Array:
-        """(layers, 4) for contexts of ``task``."""
+        """(layers, 4) for contexts of ``task``: −size · ratio^l in all layers but the last, +size for its ω_yy."""
         n, d = task.examples, task.dim
-        units = np.array([1 / n, 1 / (n * d), 1 / n, 1 / (n * d)])
-        return self.build(whole_number("layers", layers, 3), *np.asarray(constants, np.float64)) * units
+        whole_number("layers", layers, 3)
+        sizes, ratios, last = self.sequences(layers, *np.asarray(constants, np.float64))
+        omega = -np.asarray(sizes) * np.abs(np.broadcast_to(ratios, 4)) ** np.arange(layers)[:, None]
+        if self.pattern:
+            omega[0, 1] = omega[1, 0] = 0.0
+        omega[-1] = 0.0, 0.0, -last[0], last[1]
+        return omega * np.array([1 / n, 1 / (n * d), 1 / n, 1 / (n * d)])
 
     def fit(
-        self, start: Constants, layers: int, task: Task, tuner: Tuner, factors: Sequence[Array | float], iterations: int
+        self, start: Constants, layers: int, tuner: Tuner, iterations: int, spread: float, rng: np.random.Generator
     ) -> Array:
-        """The best constants of a few fits, each from ``start`` times one of the ``factors``."""
-        build = lambda constants: self.omega(constants, layers, task)  # noqa: E731
-        fits = [tuner.fit(build, np.asarray(start, np.float64) * factor, iterations) for factor in factors]
+        """The best constants of a few fits: the first from ``start``, others from e^(spread · z) times that."""
+        first = np.asarray(start, np.float64)
+        starts = [first, *(first * np.exp(spread * rng.standard_normal(len(first))) for _ in range(_STARTS - 1))]
+        fits = [tuner.fit(lambda theta: self.omega(theta, layers, tuner.task), each, iterations) for each in starts]
         return min(fits, key=lambda fit: fit[1])[0]
-
-
-def geometric(
-    layers: int, sizes: Constants, ratios: Constants, last: tuple[float, float], pattern: bool = True
-) -> Array:
-    """ω_ab = −size · ratio^l in all layers but the last, which has ω_yx = −last[0] and ω_yy = +last[1]."""
-    powers = np.abs(np.asarray(ratios, np.float64)) ** np.arange(layers)[:, None]
-    omega = -np.asarray(sizes) * powers
-    if pattern:
-        omega[0, 1] = omega[1, 0] = 0.0
-    omega[-1] = 0.0, 0.0, -last[0], last[1]
-    return omega
-
-
-def tied(
-    layers: int,
-    a: float,
-    e: float,
-    r: float,
-    xy: float | None = None,
-    yx: float | None = None,
-    last_yx: float | None = None,
-    last_yy: float | None = None,
-    pattern: bool = True,
-) -> Array:
-    """Sequences of one ratio r: of size e for ω_yy and of size a for all others, unless they have sizes of their own.
-
-    The last layer is the next but one of its sequences, with the sign of ω_yy turned, unless it has numbers of its own.
-    """
-    sizes = a, a if xy is None else xy, a if yx is None else yx, e
-    top = abs(r) ** layers
-    last = a * top if last_yx is None else last_yx, e * top if last_yy is None else last_yy
-    return geometric(layers, sizes, [r] * 4, last, pattern)
-
-
-def _without_leap(layers: int, a: float, e: float, r: float) -> Array:
-    last = abs(r) ** (layers - 1)
-    return tied(layers, a, e, r, last_yx=a * last, last_yy=e * last)
-
-
-def _one_kernel(layers: int, a: float, r_x: float, b: float, r_y: float, kappa: float) -> Array:
-    """Geometric p_x and p_y with one κ = q_y / q_x: x and y both move along <x_j, x_i> + κ y_j y_i / d."""
-    last = b * abs(r_y) ** (layers - 1)
-    return geometric(layers, (a, a * kappa, b, b * kappa), [r_x, r_x, r_y, r_y], (last, -last * kappa), pattern=False)
 
 
 # fmt: off
@@ -122,59 +79,63 @@ FORMS = (
     ConstantForm(
         "four sequences",
         "Each ω is a geometric sequence over the layers but the last, with the pattern; the last has its own two.",
-        lambda layers, *c: geometric(layers, c[:4], c[4:8], (c[8], c[9])),
+        lambda L, *c: (c[:4], c[4:8], c[8:]),
         {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
          "last yx": 9.8, "last yy": 2.6}),
     ConstantForm(
         "one ratio", "All four sequences share one ratio.",
-        lambda layers, xx, xy, yx, yy, r, last_yx, last_yy: tied(layers, xx, yy, r, xy, yx, last_yx, last_yy),
+        lambda L, *c: (c[:4], c[4], c[5:]),
         {"xx": 0.23, "xy": 0.27, "yx": 0.24, "yy": 0.06, "r": 2.37, "last yx": 9.5, "last yy": 2.1}),
     ConstantForm(
         "ω_xx = ω_yx", "Preconditioning and gradient step have the same size a r^l.",
-        lambda layers, a, xy, e, r, last_yx, last_yy: tied(layers, a, e, r, xy, a, last_yx, last_yy),
+        lambda L, a, xy, e, r, last_yx, last_yy: ((a, xy, a, e), r, (last_yx, last_yy)),
         {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
     ConstantForm(
         "last ω_yy = −e r^L", "The last rescaling is the next but one of the sequence, with its sign turned.",
-        lambda layers, a, xy, e, r, last_yx: tied(layers, a, e, r, xy, a, last_yx),
+        lambda L, a, xy, e, r, last_yx: ((a, xy, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
     ConstantForm(
         "ω_xy = ω_xx", "In units of 1/(n d), ω_xy has the size a r^l too.",
-        lambda layers, a, e, r, last_yx: tied(layers, a, e, r, last_yx=last_yx),
+        lambda L, a, e, r, last_yx: ((a, a, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
     ConstantForm(
         "last ω_yx = a r^L", "The last gradient step is the next but one of its sequence as well.",
-        tied, {"a": 0.239, "e": 0.0525, "r": 2.475}),
+        lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** L, e * abs(r) ** L)),
+        {"a": 0.239, "e": 0.0525, "r": 2.475}),
     ConstantForm(
         "e = a/5", "The same with the rescaling tied to the step by a round number.",
-        lambda layers, a, r: tied(layers, a, a / 5, r), {"a": 0.243, "r": 2.44}, round_numbers=1),
+        lambda L, a, r: ((a, a, a, a / 5), r, (a * abs(r) ** L, a / 5 * abs(r) ** L)),
+        {"a": 0.243, "r": 2.44}, round_numbers=1),
     ConstantForm(
         "a = 1/4, e = 1/20", "The same with two of the three constants set to round numbers.",
-        lambda layers, r: tied(layers, 1 / 4, 1 / 20, r), {"r": 2.43}, round_numbers=2),
+        lambda L, r: ((1 / 4, 1 / 4, 1 / 4, 1 / 20), r, (1 / 4 * abs(r) ** L, 1 / 20 * abs(r) ** L)),
+        {"r": 2.43}, round_numbers=2),
     ConstantForm(
         "without the pattern", "As “one ratio”, with ω_xy in the first and ω_xx in the second layer.",
-        lambda layers, xx, xy, yx, yy, r, last_yx, last_yy: tied(layers, xx, yy, r, xy, yx, last_yx, last_yy, False),
-        {"xx": 0.136, "xy": 0.063, "yx": 0.17, "yy": 0.006, "r": 3.9, "last yx": 6.3, "last yy": 0.4}, control=True),
+        lambda L, *c: (c[:4], c[4], c[5:]),
+        {"xx": 0.136, "xy": 0.063, "yx": 0.17, "yy": 0.006, "r": 3.9, "last yx": 6.3, "last yy": 0.4},
+        control=True, pattern=False),
     ConstantForm(
         "without the leap", "As “last ω_yx = a r^L”, with the exponent L − 1 in the last layer.",
-        _without_leap, {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
+        lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** (L - 1), e * abs(r) ** (L - 1))),
+        {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
     ConstantForm(
         "without the turn", "As “last ω_yx = a r^L”, with the sign of the last rescaling kept.",
-        lambda layers, a, e, r: tied(layers, a, e, r, last_yy=-e * abs(r) ** layers),
+        lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** L, -e * abs(r) ** L)),
         {"a": 0.239, "e": 0.02, "r": 2.2}, control=True),
-    ConstantForm(
+    ConstantForm(  # x and y both move along <x_j, x_i> + κ y_j y_i / d
         "one kernel", "One head whose q_y / q_x is the same in all layers, with geometric p_x and p_y.",
-        _one_kernel, {"p_x": 0.1, "r_x": 4.0, "p_y": 0.3, "r_y": 2.6, "κ": 0.1}, control=True),
+        lambda L, a, r_x, b, r_y, k: (
+            (a, a * k, b, b * k), (r_x, r_x, r_y, r_y), (b * abs(r_y) ** (L - 1), -b * abs(r_y) ** (L - 1) * k)),
+        {"p_x": 0.1, "r_x": 4.0, "p_y": 0.3, "r_y": 2.6, "κ": 0.1}, control=True, pattern=False),
     ConstantForm(
         "one layer", "The same four ω in every layer.",
-        lambda layers, *c: geometric(layers, c, [1.0] * 4, (c[2], -c[3]), pattern=False),
-        {"xx": 0.3, "xy": 0.1, "yx": 0.4, "yy": 0.02}, control=True),
+        lambda L, *c: (c, 1.0, (c[2], -c[3])),
+        {"xx": 0.3, "xy": 0.1, "yx": 0.4, "yy": 0.02}, control=True, pattern=False),
 )
 # fmt: on
 """From many constants to few, each form a special case of the one before it; then the controls, each with one choice
 undone."""
-
-
-# --- the search -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -183,16 +144,12 @@ class Description:
 
     name: str
     statement: str
-    constants: Mapping[str, float]
-    """What was fitted."""
-    omega: Array
-    """(layers, 4)."""
+    constants: Mapping[str, float]  # what was fitted
+    omega: Array  # (layers, 4)
     control: bool
     evaluation: Evaluation
-    against_trained: Difference
-    """On the same sequences."""
-    round_numbers: int = 0
-    """Constants that were set to round numbers."""
+    against_trained: Difference  # on the same sequences
+    round_numbers: int = 0  # constants that were set to round numbers
 
     @property
     def count(self) -> int:
@@ -207,13 +164,10 @@ class Simplest:
     task: Task
     seed: int
     trained: Evaluation
-    trained_constants: int
-    """Of the trained model: numbers that can change a prediction, less those that the rest determines."""
-    dropped: tuple[Description, ...]
-    """With ω switched off, one more each time."""
+    trained_constants: int  # of the trained model: see `effective_constants`
+    dropped: tuple[Description, ...]  # with ω switched off, one more each time
     forms: tuple[Description, ...]
-    references: Mapping[str, Evaluation]
-    """Baselines on the same sequences."""
+    references: Mapping[str, Evaluation]  # baselines on the same sequences
 
     @property
     def limit(self) -> float:
@@ -230,7 +184,6 @@ class Simplest:
 
 def effective_constants(model: LinearTransformer) -> int:
     """Numbers of a diag or gdpp model that matter: ω that act, less one a layer where one head ties four together."""
-    omega_of(model)  # refuses full models
     acting = ~inert(model.layers) & omega_of_kind(model.kind)
     tied = int(acting.all(axis=1).sum()) if model.heads == 1 else 0
     return int(acting.sum()) - tied
@@ -243,7 +196,7 @@ def simplest(
     sequences: int = 500_000,
     seed: int = 0,
     references: Mapping[str, Predictor] | None = None,
-    on_stage: OnStage = None,
+    on_stage: OnStage = silent,
 ) -> Simplest:
     """Look for the fewest constants that do nearly as well as a trained model (three minutes).
 
@@ -267,57 +220,57 @@ def simplest(
         other = "matrices" if omega_of_kind(model.kind).all() else "two ω"
         raise InputError(f"Only diag models are described in few constants; a {model.kind} model has {other}.")
     whole_number("layers of the model", model.layers, 3)
-    report = on_stage or (lambda _name, _share: None)
+    references = references or {}
     tuner = Tuner(task, _POOL, check_seed(seed))
-    rounds = _eliminate(model, task, tuner, Tuner(task, _TRIAL_POOL, seed), report)
+    rounds = _eliminate(model, tuner, Tuner(task, _TRIAL_POOL, seed), on_stage)
     fitted = []
     for number, form in enumerate(FORMS):
-        report(f"form {form.name}", 0.5 + 0.4 * number / len(FORMS))
+        on_stage(f"form {form.name}", 0.5 + 0.4 * number / len(FORMS))
         rng = token_rng(seed, Purpose.EXPLORE, 0)
-        factors = [np.exp(_SPREAD * rng.standard_normal(len(form.start))) if again else 1.0 for again in range(_STARTS)]
-        theta = form.fit(list(form.start.values()), model.layers, task, tuner, factors, _FINAL)
-        fitted.append((form, theta, form.omega(theta, model.layers, task)))
-    named = [*rounds, *((form.name, omega) for form, _, omega in fitted)]
-    predictors: dict[str, Predictor] = {TRAINED: model}
-    predictors |= {name: model_from_omega(omega, model.dim) for name, omega in named}
-    report("fresh sequences", 0.9)
-    comparison = compare({**predictors, **(references or {})}, task, sequences, seed)
+        fitted.append(form.fit(list(form.start.values()), model.layers, tuner, _FINAL, _SPREAD, rng))
+    omegas = dict(rounds)
+    omegas |= {form.name: form.omega(theta, model.layers, task) for form, theta in zip(FORMS, fitted, strict=True)}
+    described = {name: model_from_omega(omega, model.dim) for name, omega in omegas.items()}
+    on_stage("fresh sequences", 0.9)
+    comparison = compare({TRAINED: model, **described, **references}, task, sequences, seed)
+    evaluations = comparison.evaluations
 
-    def measured(name: str) -> tuple[Evaluation, Difference]:
-        return comparison.evaluations[name], comparison.difference(name, TRAINED)
+    def description(
+        name: str, statement: str, constants: Mapping[str, float], control: bool = False, round_numbers: int = 0
+    ) -> Description:
+        measured = evaluations[name], comparison.difference(name, TRAINED)
+        return Description(name, statement, constants, omegas[name], control, *measured, round_numbers)
 
     dropped = []
     for name, omega in rounds:
         free = {f"{OMEGAS[block]}{layer + 1}": float(omega[layer, block]) for layer, block in np.argwhere(omega != 0)}
-        dropped.append(Description(name, f"{len(free)} ω, each free.", free, omega, False, *measured(name)))
+        dropped.append(description(name, f"{len(free)} ω, each free.", free))
     forms = []
-    for form, theta, omega in fitted:
+    for form, theta in zip(FORMS, fitted, strict=True):
         constants = dict(zip(form.start, map(float, theta), strict=True))
-        parts = form.name, form.statement, constants, omega, form.control, *measured(form.name)
-        forms.append(Description(*parts, form.round_numbers))
-    evaluations = comparison.evaluations
-    of_references = {name: evaluations[name] for name in references or {}}
+        forms.append(description(form.name, form.statement, constants, form.control, form.round_numbers))
+    of_references = {name: evaluations[name] for name in references}
     count = effective_constants(model)
     return Simplest(task, seed, evaluations[TRAINED], count, tuple(dropped), tuple(forms), of_references)
 
 
 def _eliminate(
-    model: LinearTransformer, task: Task, tuner: Tuner, trial_tuner: Tuner, report: Callable[[str, float], None]
+    model: LinearTransformer, tuner: Tuner, trial_tuner: Tuner, on_stage: OnStage
 ) -> list[tuple[str, Array]]:
     """(name, ω) with all ω free, and after each drop."""
-    units, free = natural_units(task), ~inert(model.layers)
-    omega, _ = tuner.fit_omega(omega_of(model), free, units, _FINAL)
+    free = ~inert(model.layers)
+    omega, _ = tuner.fit_omega(omega_of(model), free, _FINAL)
     rounds = [("all ω free", omega)]
     total = int(free.sum())
     while free.sum() > max(_FEWEST, 1):
-        report(f"dropping one of {int(free.sum())} ω", 0.5 * (total - int(free.sum())) / (total - _FEWEST))
+        on_stage(f"dropping one of {int(free.sum())} ω", 0.5 * (total - int(free.sum())) / (total - _FEWEST))
         trials = []
         for layer, block in np.argwhere(free):
             fewer = free.copy()
             fewer[layer, block] = False
-            trial, loss = trial_tuner.fit_omega(omega, fewer, units, _TRIAL)
+            trial, loss = trial_tuner.fit_omega(omega, fewer, _TRIAL)
             trials.append((loss, layer, block, fewer, trial))
         _, layer, block, free, omega = min(trials, key=lambda trial: trial[0])
-        omega, _ = tuner.fit_omega(omega, free, units, _FINAL)
+        omega, _ = tuner.fit_omega(omega, free, _FINAL)
         rounds.append((f"without ω_{OMEGAS[block]} of layer {layer + 1}", omega))
     return rounds

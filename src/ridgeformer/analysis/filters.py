@@ -20,32 +20,26 @@ from ridgeformer.analysis.diagonal import omega_of
 from ridgeformer.analysis.noise_bands import Sample, typical
 from ridgeformer.baselines import Bayes
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError, instance
+from ridgeformer.theory.numerics import relative_difference
 
 _BINS = 24  # of s, each with as many eigenvalues
 _GRID = 48  # penalties tried first, evenly in ln v
 _RANGE = 1e4  # from n / 1e4 to n · 1e4: beyond, ridge is least squares, or zero, to four digits
 _ROUNDS = 24  # of golden section between neighbours of the best: to 1e-5 of their distance
 _GOLDEN = (np.sqrt(5) - 1) / 2
-_CHUNK = 4096
 
 
 @dataclass(frozen=True)
 class BandFilter:
     """The coefficients of one layer's read-out in one band of noise."""
 
-    layer: int
-    """Counted from 1."""
+    layer: int  # counted from 1, as everywhere
     band: str
-    values: tuple[float, ...]
-    """s in the middle of each bin: the mean, weighted by a²."""
-    coefficients: tuple[float, ...]
-    """ŵ_j / a_j, least squares over the bin."""
-    ridge: tuple[float, ...]
-    """The same for ridge regression that is told σ."""
+    values: tuple[float, ...]  # s in the middle of each bin: the mean, weighted by a²
+    coefficients: tuple[float, ...]  # ŵ_j / a_j, least squares over the bin
+    ridge: tuple[float, ...]  # the same for ridge regression that is told σ
 
 
 @dataclass(frozen=True)
@@ -53,10 +47,8 @@ class LayerFilter:
     """How much of a filter one layer's read-out is: shares of Σ ŵ_j²."""
 
     layer: int
-    common_share: float
-    """Explained by one f(s) for all contexts; 1 for gdpp, except for the width of the bins."""
-    band_share: float
-    """Explained by one f(s) for each band of noise."""
+    common_share: float  # explained by one f(s) for all contexts; 1 for gdpp, except for the width of the bins
+    band_share: float  # explained by one f(s) for each band of noise
 
 
 @dataclass(frozen=True)
@@ -65,8 +57,7 @@ class Filters:
 
     bands: tuple[BandFilter, ...]
     layers: tuple[LayerFilter, ...]
-    exact_difference: float | None
-    """gdpp only: largest relative difference between ŵ and f(Σ) α with the polynomial f of its ω."""
+    exact_difference: float | None  # gdpp only: largest, relative, of ŵ from f(Σ) α with the polynomial f of its ω
 
 
 @dataclass(frozen=True)
@@ -74,16 +65,12 @@ class ImpliedBand:
     """One layer's read-out in one band of noise: √v, where ridge regression with penalty v is closest to it."""
 
     layer: int
-    """Counted from 1."""
     band: str
-    sigma: float
-    """Median of the true σ."""
+    sigma: float  # median of the true σ
     median: float
     quartiles: tuple[float, float]
-    for_all: float
-    """√v of the one v that is best for all contexts of the band together."""
-    distance: float
-    """‖ŵ − w*_v‖² over ‖ŵ‖², sums over the band with each context's own v: 0 if ŵ is a ridge regression."""
+    for_all: float  # √v of the one v that is best for all contexts of the band together
+    distance: float  # ‖ŵ − w*_v‖² over ‖ŵ‖², sums over the band with each context's own v: 0 if ŵ is a ridge regression
 
 
 @dataclass(frozen=True)
@@ -92,10 +79,8 @@ class ReferenceBand:
 
     band: str
     sigma: float
-    ada: float
-    """σ̂ of AdaRR."""
-    bayes: float
-    """E[σ | context]."""
+    ada: float  # σ̂ of AdaRR
+    bayes: float  # E[σ | context]
 
 
 @dataclass(frozen=True)
@@ -104,8 +89,7 @@ class ImpliedNoise:
 
     bands: tuple[ImpliedBand, ...]
     references: tuple[ReferenceBand, ...]
-    correlations: dict[str, float]
-    """Rank correlation over all contexts of √v after the last layer with: "sigma", "AdaRR", "Bayes"."""
+    correlations: dict[str, float]  # rank correlation of √v after the last layer with: "sigma", "AdaRR", "Bayes"
 
 
 def gdpp_filter(model: LinearTransformer, values: Array) -> Array:
@@ -114,22 +98,18 @@ def gdpp_filter(model: LinearTransformer, values: Array) -> Array:
     Lemma 4.3 with ω_xy = ω_yy = 0, in the eigenbasis: M = m(Σ), α^l = m (1 − s f) α, Σ^l = m² s, so that
     f' = f − ω_yx m² (1 − s f) and m' = (1 + ω_xx m² s) m.
     """
-    if instance("model", model, LinearTransformer).kind != "gdpp":
-        raise InputError(
-            f"Only a gdpp model is one filter f(Σ) for all contexts; what a {model.kind} model does to α depends on y."
-        )
-    s = np.asarray(values, np.float64)
-    m, f, filters = np.ones_like(s), np.zeros_like(s), []
+    m, f, filters = np.ones_like(values), np.zeros_like(values), []
     for xx, _, yx, _ in omega_of(model):
-        f, m = f - yx * m**2 * (1 - s * f), (1 + xx * m**2 * s) * m
+        f, m = f - yx * m**2 * (1 - values * f), (1 + xx * m**2 * values) * m
         filters.append(f)
     return np.stack(filters)
 
 
 def spectral_filters(model: LinearTransformer, sample: Sample, weights: Array) -> Filters:
     """Filters of every layer's read-out ``weights`` (layers, batch, d) on the contexts of ``sample``."""
-    values, _, cross = sample.context.spectrum
-    oracle = sample.rotated(sample.drawn.oracle)
+    spectrum = sample.context.spectrum
+    values, _, cross = spectrum
+    oracle = sample.rotated(sample.oracle)
     edges = np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1])
     place = np.searchsorted(edges, values)
     calm = typical(sample.losses(weights[-1]))
@@ -152,7 +132,9 @@ def spectral_filters(model: LinearTransformer, sample: Sample, weights: Array) -
         one_for_all = common[place[usable]] * cross[usable]
         shares = (_explained(rotated[usable], by) for by in (one_for_all, by_band[usable]))
         layers.append(LayerFilter(layer, *shares))
-    exact = _exact_difference(model, sample, weights[-1]) if model.kind == "gdpp" else None
+    exact = None
+    if model.kind == "gdpp":
+        exact = relative_difference(weights[-1], spectrum.rotate_back(gdpp_filter(model, values)[-1] * cross))
     return Filters(tuple(bands), tuple(layers), exact)
 
 
@@ -172,27 +154,12 @@ def _explained(rotated: Array, by: Array) -> float:
     return 1 - float(((rotated - by) ** 2).sum()) / total if total > 0 else 1.0
 
 
-def _exact_difference(model: LinearTransformer, sample: Sample, weights: Array) -> float:
-    spectrum = sample.context.spectrum
-    expected = spectrum.rotate_back(gdpp_filter(model, spectrum.values)[-1] * spectrum.cross)
-    with np.errstate(invalid="ignore"):
-        size = np.abs(expected).max(axis=1)
-        return float((np.abs(weights - expected).max(axis=1) / np.where(size == 0, 1.0, size)).max())
-
-
-def implied_penalty(weights: Array, context: Context) -> Array:
+def implied_penalty(rotated: Array, values: Array, cross: Array, examples: int) -> Array:
     """(batch,): v ≥ 0 that minimises ‖ŵ − (Σ + v I)⁻¹ α‖², to about 1e-4 of itself; NaN where ŵ is not finite.
 
-    0 and infinity stand for least squares and zero weights: the ends of the range that is searched.
+    ŵ, s and a are (batch, d), in the eigenbasis. 0 and infinity stand for least squares and zero weights: the ends of
+    the range that is searched.
     """
-    values, vectors, cross = context.spectrum
-    rotated = np.einsum("bij,bi->bj", vectors, weights)
-    chunks = (slice(start, start + _CHUNK) for start in range(0, len(rotated), _CHUNK))
-    penalties = [_penalty(rotated[rows], values[rows], cross[rows], context.examples) for rows in chunks]
-    return np.where(np.isfinite(rotated).all(axis=1), np.concatenate(penalties), np.nan)
-
-
-def _penalty(rotated: Array, values: Array, cross: Array, examples: int) -> Array:
     ends = np.log(examples / _RANGE), np.log(examples * _RANGE)
     grid = np.linspace(*ends, _GRID)
 
@@ -209,12 +176,13 @@ def _penalty(rotated: Array, values: Array, cross: Array, examples: int) -> Arra
         low, high = np.where(nearer, low, left), np.where(nearer, right, high)
     middle = (low + high) / 2
     at_start, at_end = middle < ends[0] + 1e-3, middle > ends[1] - 1e-3
-    return np.where(at_start, 0.0, np.where(at_end, np.inf, np.exp(middle)))
+    penalty = np.where(at_start, 0.0, np.where(at_end, np.inf, np.exp(middle)))
+    return np.where(np.isfinite(rotated).all(axis=1), penalty, np.nan)
 
 
 def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
     """Of every layer's read-out ``weights`` (layers, batch, d), beside the true σ, AdaRR's and the posterior mean."""
-    context, sigma = sample.context, sample.drawn.sigma
+    context, sigma = sample.context, sample.sigma
     values, _, cross = context.spectrum
     ada = np.sqrt(LeastSquares.of(context).noise_variance)
     bayes = Bayes(sample.task.prior).noise_level(context)
@@ -224,10 +192,9 @@ def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
     )
     bands = []
     for layer, read_out in enumerate(weights, 1):
-        penalty = implied_penalty(read_out, context)
-        level = np.sqrt(penalty)
         rotated = sample.rotated(read_out)
-        closest = cross / (values + penalty[:, None])
+        penalty = implied_penalty(rotated, values, cross, context.examples)
+        level, closest = np.sqrt(penalty), cross / (values + penalty[:, None])
         for band in sample.bands:
             rows = band.members[~np.isnan(level[band.members])]
             if not len(rows):
@@ -237,13 +204,13 @@ def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
                 size, gap = float((rotated[rows] ** 2).sum()), float(((rotated[rows] - nearest) ** 2).sum())
             lower, middle, upper = map(float, np.quantile(level[rows], (0.25, 0.5, 0.75), method="inverted_cdf"))
             # One penalty for all these contexts: they are put end to end, as one with many directions.
-            joined = [array[rows].reshape(1, -1) for array in (rotated, values, cross)]
-            for_all = float(np.sqrt(_penalty(joined[0], joined[1], joined[2], context.examples)[0]))
+            joined, s, a = (array[rows].reshape(1, -1) for array in (rotated, values, cross))
+            for_all = float(np.sqrt(implied_penalty(joined, s, a, context.examples)[0]))
             distance = gap / size if size > 0 else 0.0
             median = float(np.median(sigma[rows]))
             bands.append(ImpliedBand(layer, band.label, median, middle, (lower, upper), for_all, distance))
-    named = {"sigma": sigma, "AdaRR": ada, "Bayes": bayes}
-    correlations = {name: rank_correlation(level, other) for name, other in named.items()}
+    others = {"sigma": sigma, "AdaRR": ada, "Bayes": bayes}
+    correlations = {name: rank_correlation(level, other) for name, other in others.items()}
     return ImpliedNoise(tuple(bands), references, correlations)
 
 

@@ -10,7 +10,7 @@ from ridgeformer.analysis.noise_bands import Sample, median_of
 from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
+from ridgeformer.theory.implicit_model import implicit_models
 from ridgeformer.theory.momentum import momentum_layers
 from ridgeformer.theory.numerics import times
 from ridgeformer.theory.step_size import effective_step_size
@@ -20,19 +20,13 @@ from ridgeformer.theory.step_size import effective_step_size
 class StepBand:
     """One layer in one band of noise: medians over its contexts."""
 
-    layer: int
-    """Counted from 1."""
+    layer: int  # counted from 1
     band: str
-    step: float
-    """η of the nearest multiple of steepest descent; times n, so that 1 is about a full step."""
-    alignment: float
-    """Cosine of the layer's step with steepest descent."""
-    rescaling: float
-    """1 + δ: what the layer multiplies w by."""
-    scatter: float
-    """tr Σ^l / (n d) in front of the layer: what is left of the features, 1 at the start."""
-    energy: float
-    """λ^l / n in front of the layer: what is left of the targets, d + σ² at the start."""
+    step: float  # η of the nearest multiple of steepest descent; times n, so that 1 is about a full step
+    alignment: float  # cosine of the layer's step with steepest descent
+    rescaling: float  # 1 + δ: what the layer multiplies w by
+    scatter: float  # tr Σ^l / (n d) in front of the layer: what is left of the features, 1 at the start
+    energy: float  # λ^l / n in front of the layer: what is left of the targets, d + σ² at the start
 
 
 @dataclass(frozen=True)
@@ -43,33 +37,21 @@ class MomentumTerms:
     """
 
     layer: int
-    decay: float
-    """Λ u, over the size of u'."""
-    gathered: float
-    """Γ g, over the size of u'."""
-    rescaling: float
-    """s w."""
-    gradient: float
-    """Π g."""
-    momentum: float
-    """Φ u."""
+    decay: float  # Λ u, over the size of u'
+    gathered: float  # Γ g, over the size of u'
+    rescaling: float  # s w
+    gradient: float  # Π g
+    momentum: float  # Φ u
 
 
 def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
     """Steps, rescaling and what they act on, of every layer and band of noise; for models of any kind."""
-    model, context = model.astype(np.float64), sample.context
     n, dim = sample.task.examples, sample.task.dim
-    P, Q = model.attention_matrices()
-    states = implicit_models(model, context)
     steps = []
-    for layer, size in enumerate(effective_step_size(model, context)):
-        with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
-            statistics = states[layer].statistics(context)
-            rescaling = 1 + layer_blocks(P[layer], Q[layer], statistics).delta
-            scatter = np.trace(statistics.scatter, axis1=1, axis2=2) / (n * dim)
-        arrays = size.step * n, size.alignment, rescaling, scatter, size.energy / n
+    for size in effective_step_size(model, sample.context):
+        arrays = size.step * n, size.alignment, size.rescaling, size.scatter / (n * dim), size.energy / n
         steps += [
-            StepBand(layer + 1, band.label, *(median_of(array[band.members]) for array in arrays))
+            StepBand(size.layer, band.label, *(median_of(array[band.members]) for array in arrays))
             for band in sample.bands
         ]
     return tuple(steps)
@@ -77,9 +59,7 @@ def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]
 
 def momentum_terms(model: LinearTransformer, context: Context) -> tuple[MomentumTerms, ...]:
     """How large the terms of Lemma 4.4 are in every layer of a diag or gdpp model; others are refused."""
-    layers = momentum_layers(model, context)
-    states = implicit_models(model, context)
-    terms = []
+    layers, states, terms = momentum_layers(model, context), implicit_models(model, context), []
     for number, (layer, before, after) in enumerate(zip(layers, states[:-1], states[1:], strict=True), 1):
         with np.errstate(over="ignore", invalid="ignore"):  # an exploding context shows in none of the medians
             of_u = times(layer.Lambda, before.u), times(layer.Gamma, layer.descent)
@@ -90,11 +70,7 @@ def momentum_terms(model: LinearTransformer, context: Context) -> tuple[Momentum
 
 
 def _ratio(term: Array, whole: Array) -> float:
-    part, size = _size(term), _size(whole)
-    return part / size if size != 0 else 0.0  # NaN, where a model explodes, stays NaN
-
-
-def _size(vectors: Array) -> float:
-    """Root of the median square over contexts: a mean would show only those that explode."""
+    """Of roots of median squares over contexts: means would show only those that explode, which are NaN here."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.sqrt(median_of((vectors**2).sum(axis=1))))
+        part, size = (float(np.sqrt(median_of((vectors**2).sum(axis=1)))) for vectors in (term, whole))
+    return part / size if size != 0 else 0.0

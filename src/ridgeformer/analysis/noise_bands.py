@@ -14,7 +14,7 @@ from ridgeformer.core.forward import check_model
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import check_seed
-from ridgeformer.core.task import ContextDraw, Task
+from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, instance, whole_number
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.evaluation.scoring import half_square
@@ -34,8 +34,7 @@ class Band:
 
     low: float
     high: float
-    members: Array
-    """Their places in the sample."""
+    members: Array  # their places in the sample
 
     @property
     def label(self) -> str:
@@ -59,8 +58,9 @@ class Sample:
     """
 
     task: Task
-    seed: int
-    drawn: ContextDraw
+    context: Context  # all that a model sees
+    sigma: Array  # (batch,)
+    oracle: Array  # (batch, d): ridge regression that is told σ
 
     @classmethod
     def draw(cls, task: Task, sequences: int | None = None, seed: int = 0) -> Sample:
@@ -74,33 +74,24 @@ class Sample:
                 f"A model of dim {task.dim} is taken apart on at most {most:,} sequences, which memory holds at once; "
                 "ridgeformer evaluate takes any number."
             )
-        chunks = list(task.chunks(sequences, check_seed(seed)))
-        gram = np.concatenate([chunk.context.gram for chunk in chunks])
-        names = ("weights", "sigma", "query", "oracle")
-        arrays = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names)
-        return cls(task, seed, ContextDraw(Context.unchecked(gram, task.examples), *arrays))
-
-    @property
-    def context(self) -> Context:
-        """All that a model sees."""
-        return self.drawn.context
+        chunks = [(c.context.gram, c.sigma, c.oracle) for c in task.chunks(sequences, check_seed(seed))]
+        gram, sigma, oracle = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+        return cls(task, Context.unchecked(gram, task.examples), sigma, oracle)
 
     @property
     def sequences(self) -> int:
-        """How many contexts."""
-        return len(self.drawn.sigma)
+        """How many contexts there are."""
+        return len(self.sigma)
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
         """Five bands of σ, or one for each level of a prior with few levels; bands without a context are left out."""
-        return noise_bands(self.drawn.sigma, self.task.prior)
+        return noise_bands(self.sigma, self.task.prior)
 
     def first(self, count: int) -> Sample:
         """The first ``count`` contexts."""
-        drawn = self.drawn
-        arrays = (array[:count] for array in (drawn.weights, drawn.sigma, drawn.query, drawn.oracle))
-        context = Context.unchecked(drawn.context.gram[:count], drawn.context.examples)
-        return Sample(self.task, self.seed, ContextDraw(context, *arrays))
+        context = Context.unchecked(self.context.gram[:count], self.task.examples)
+        return Sample(self.task, context, self.sigma[:count], self.oracle[:count])
 
     def layer_weights(self, model: LinearTransformer) -> Array:
         """ŵ after every layer, (layers, batch, d), float64."""
@@ -113,7 +104,7 @@ class Sample:
 
     def losses(self, weights: Array) -> Array:
         """½‖ŵ − w*‖² of every context, (batch,); infinite where a model exploded."""
-        return half_square(weights, self.drawn.oracle)
+        return half_square(weights, self.oracle)
 
 
 def noise_bands(sigma: Array, prior: NoisePrior) -> tuple[Band, ...]:
@@ -150,7 +141,7 @@ class Measured:
 
     @classmethod
     def of(cls, weights: Array, sample: Sample) -> Measured:
-        """Losses of predictions ``weights`` (batch, d) for the sample's contexts."""
+        """Of predictions ``weights`` (batch, d) for the sample's contexts."""
         losses = sample.losses(weights)
         return cls(Evaluation.of(losses), tuple(Evaluation.of(losses[band.members]) for band in sample.bands))
 

@@ -22,9 +22,9 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
+from ridgeformer.training.optimisers import Function, QuasiNewton
 from ridgeformer.training.pool_stage import pool_function
 from ridgeformer.training.pools import Pool, stretched_pool
-from ridgeformer.training.quasi_newton import Function, QuasiNewton
 
 Form = Callable[[Array], Array]
 """θ (k,) ↦ ω (layers, 4)."""
@@ -44,21 +44,20 @@ class Tuner:
     """A pool of contexts of a task, to fit constants on: what `ablations` refits models with.
 
     >>> import ridgeformer as rf
-    >>> omega, loss = Tuner(rf.Task(3, 8), 256).fit_omega(np.zeros((1, 4)), ~inert(1), np.ones(4))
+    >>> omega, loss = Tuner(rf.Task(3, 8), 256).fit_omega(np.zeros((1, 4)), ~inert(1))
     >>> omega.shape, bool(omega[0, 2] < 0)
     ((1, 4), True)
     """
 
-    def __init__(self, task: Task, contexts: int | None = None, seed: int = 0, threads: int | None = None) -> None:
+    def __init__(self, task: Task, contexts: int | None = None, seed: int = 0) -> None:
         """``contexts``: size of the pool, by default `CONTEXTS`, or as many as take as much memory."""
-        self.dim, self._examples = instance("task", task, Task).dim, task.examples
+        self.task = instance("task", task, Task)
         self._pool: Pool = stretched_pool(task, contexts or _affordable(task.dim), _STRETCH, seed, 0)
-        self._threads = threads
 
     def towards(self, model: LinearTransformer) -> Tuner:
         """The same contexts, to come near to what ``model`` says of them; without those on which it explodes."""
         contexts, importance = self._pool
-        aims = context_weights(model.astype(np.float64), Context(contexts.gram, self._examples))
+        aims = context_weights(model.astype(np.float64), Context(contexts.gram, self.task.examples))
         with np.errstate(over="ignore", invalid="ignore"):
             calm = typical(np.nan_to_num((aims**2).sum(axis=1), nan=np.inf))
         if not calm.any():  # nothing to come near to
@@ -70,18 +69,14 @@ class Tuner:
     def fit(self, form: Form, start: Array, iterations: int = 150) -> tuple[Array, float]:
         """(θ, mean loss on the pool) of the best θ that L-BFGS finds from ``start``."""
         theta = np.asarray(start, np.float64)
-        value = float("inf")
-        for saturation in (_SATURATION, 0.0):
-            theta, value = _descend(self._function(form, theta, saturation), theta, iterations)
-        return theta, value
+        return _descend(lambda saturation: self._function(form, theta, saturation), theta, iterations)
 
-    def fit_omega(self, omega: Array, free: Array, units: Array, iterations: int = 150) -> tuple[Array, float]:
-        """(ω, mean loss) with the ω (layers, 4) marked in ``free`` refitted and all others zero.
-
-        ``units`` (4,): the natural size of each ω, in which they are alike.
-        """
-        theta, loss = self.fit(masked_form(free, units), (omega / units)[free], iterations)
-        return masked_form(free, units)(theta), loss
+    def fit_omega(self, omega: Array, free: Array, iterations: int = 150) -> tuple[Array, float]:
+        """(ω, mean loss) with the ω (layers, 4) marked in ``free`` refitted, in natural units, and all others zero."""
+        units = natural_units(self.task)
+        form = masked_form(free, units)
+        theta, loss = self.fit(form, (omega / units)[free], iterations)
+        return form(theta), loss
 
     def fit_entries(self, model: LinearTransformer, free: Array, iterations: int = 40) -> LinearTransformer:
         """``model`` with those of its parameters refitted that are marked in ``free`` (size,), in its own precision.
@@ -89,21 +84,23 @@ class Tuner:
         A full model of seven layers has two thousand numbers, the pool ten times as many targets as contexts: 40
         iterations from a trained model cost a few per cent on fresh sequences, which the control shows too.
         """
-        vector = model.flatten().astype(np.float64)
-        for saturation in (_SATURATION, 0.0):
-            on_pool = pool_function(model, self._pool, saturation, self._threads)
 
-            def function(vector: Array, on_pool: Function = on_pool) -> tuple[float, Array]:
+        def masked(saturation: float) -> Function:
+            on_pool = pool_function(model, self._pool, saturation)
+
+            def function(vector: Array) -> tuple[float, Array]:
                 value, gradient = on_pool(vector)
                 return value, np.where(free, gradient, 0.0)
 
-            vector, _ = _descend(function, vector, iterations)
+            return function
+
+        vector, _ = _descend(masked, model.flatten().astype(np.float64), iterations)
         return model.unflatten(vector)
 
     def _function(self, form: Form, theta: Array, saturation: float) -> Function:
-        template = model_from_omega(form(theta), self.dim)
+        template = model_from_omega(form(theta), self.task.dim)
         fixed = template.parameters["p"].ravel()
-        on_pool = pool_function(template, self._pool, saturation, self._threads)
+        on_pool = pool_function(template, self._pool, saturation)
 
         def function(theta: Array) -> tuple[float, Array]:
             omega, slopes = form(theta).ravel(), jacobian(form, theta)
@@ -115,21 +112,23 @@ class Tuner:
         return function
 
 
-def _descend(function: Function, vector: Array, iterations: int) -> tuple[Array, float]:
-    """(parameters, mean loss) after L-BFGS from ``vector``.
+def _descend(objective: Callable[[float], Function], vector: Array, iterations: int) -> tuple[Array, float]:
+    """(parameters, mean loss) after L-BFGS from ``vector`` on saturated losses, and from there on the losses.
 
     A model that explodes even in the mean of logarithms has no gradient. It is drawn towards zero until it has.
     """
-    state = QuasiNewton.start(function, vector)
-    for _ in range(_TRIES):
-        if np.isfinite(state.value):
-            break
-        vector = _CALMED * vector
+    for saturation in (_SATURATION, 0.0):
+        function = objective(saturation)
         state = QuasiNewton.start(function, vector)
-    for _ in range(iterations):
-        if state.converged:
-            break
-        state, vector, _ = state.iterate(function, vector)
+        for _ in range(_TRIES):
+            if np.isfinite(state.value):
+                break
+            vector = _CALMED * vector
+            state = QuasiNewton.start(function, vector)
+        for _ in range(iterations):
+            if state.converged:
+                break
+            state, vector, _ = state.iterate(function, vector)
     return vector, float(np.exp(state.value))
 
 
@@ -163,18 +162,12 @@ def jacobian(form: Form, theta: Array) -> Array:
 class DiagonalModel:
     """The nearest diagonal model of a full one, held against it: as projected, and with its ω fitted."""
 
-    function_share: float
-    """1 − Σ‖ŵ − ŵ_diag‖² / Σ‖ŵ‖² over typical contexts, the share of the predictions it explains; may be negative."""
-    median_gap: float
-    """Median of ‖ŵ − ŵ_diag‖² / ‖ŵ‖²."""
-    projected: Measured
-    """Losses of the projection."""
-    fitted: Measured
-    """Losses after its ω are fitted to the predictions of the full model."""
-    omega: Array
-    """(layers, 4) after fitting."""
-    fitted_share: float
-    """As ``function_share``, after fitting."""
+    function_share: float  # 1 − Σ‖ŵ − ŵ_diag‖² / Σ‖ŵ‖² over typical contexts: what it explains; may be negative
+    median_gap: float  # median of ‖ŵ − ŵ_diag‖² / ‖ŵ‖²
+    projected: Measured  # losses of the projection
+    fitted: Measured  # losses after its ω are fitted to the predictions of the full model
+    omega: Array  # (layers, 4) after fitting
+    fitted_share: float  # as ``function_share``, after fitting
 
 
 def diagonal_model(
@@ -184,10 +177,9 @@ def diagonal_model(
 
     Nearest in the mean of ‖ŵ − ŵ_diag‖² over the contexts of ``tuner``, from where the projection leads.
     """
-    dim, layers = sample.task.dim, len(fit.omega)
-    units = natural_units(sample.task)
-    omega, _ = tuner.towards(model).fit_omega(fit.omega, ~inert(layers), units, _STAND_IN_ITERATIONS)
-    projected, fitted = (sample.layer_weights(model_from_omega(each, dim))[-1] for each in (fit.omega, omega))
+    omega, _ = tuner.towards(model).fit_omega(fit.omega, ~inert(model.layers), _STAND_IN_ITERATIONS)
+    stand_ins = (model_from_omega(each, model.dim) for each in (fit.omega, omega))
+    projected, fitted = (sample.layer_weights(stand_in)[-1] for stand_in in stand_ins)
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in the median
         gaps = ((weights - projected) ** 2).sum(axis=1) / np.maximum((weights**2).sum(axis=1), np.finfo(float).tiny)
     return DiagonalModel(

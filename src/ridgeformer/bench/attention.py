@@ -8,21 +8,19 @@ paper's model.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from ridgeformer.bench.machine import blas_threads, run_python
-from ridgeformer.bench.rows import DIM, BenchConfig, Row
-from ridgeformer.bench.timing import Call, best_times, growth_exponent
+from ridgeformer.bench.machine import run_with_blas_threads
+from ridgeformer.bench.rows import DIM, BenchConfig, Row, exponent_row
+from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.context import Context
 from ridgeformer.core.forward import gram_weights
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.task import Task
+from ridgeformer.core.task import Task, TokenDraw
 
 Attention = Callable[[Array, Array, Array], Array]
 """attention(queries (N + 1, p), keys (N, p), values (N, p)) → (N + 1, p)."""
@@ -95,20 +93,17 @@ def attention_rows(config: BenchConfig) -> list[Row]:
     the exponent would show that.
     """
     lengths = _LENGTHS[:3] if config.quick else _LENGTHS
-    arguments = f"{lengths}, {config.samples}, {config.window}"
-    code = f"from ridgeformer.bench.attention import write_times; write_times({arguments})"
-    times: dict[str, list[float]] = run_python(code, blas_threads(1))
+    times: dict[str, list[float]] = run_with_blas_threads(1, forward_times, lengths, config.samples, config.window)
     rows = []
     for kind, seconds in times.items():
         for length, time, gram_time in zip(lengths, seconds, times[_GRAM], strict=True):
             rows.append(Row("attention", f"N = {length}", time / gram_time, group=kind, seconds=time))
-        slope = growth_exponent(lengths, seconds)
-        rows.append(Row("attention", "exponent", slope, "", group=kind, note="time ∝ N^value, upper half"))
+        rows.append(exponent_row("attention", kind, "N", dict(zip(lengths, seconds, strict=True))))
     return rows
 
 
-def write_times(lengths: Sequence[int], repeats: int, window: float) -> None:
-    """Seconds of each kind of attention at each length as JSON on stdout, for the process that started this one."""
+def forward_times(lengths: Sequence[int], repeats: int, window: float) -> dict[str, list[float]]:
+    """Seconds of each kind of attention at each length."""
     model = LinearTransformer.init("full", layers=_LAYERS, dim=DIM)
     times: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     for length in lengths:
@@ -116,11 +111,16 @@ def write_times(lengths: Sequence[int], repeats: int, window: float) -> None:
         calls: dict[str, Call] = {kind: partial(predict, model, tokens) for kind, predict in _KINDS.items()}
         for kind, seconds in best_times(calls, repeats, window).items():
             times[kind].append(seconds)
-    json.dump(times, sys.stdout)
+    return times
 
 
 def one_context(length: int) -> Array:
     """N context tokens and the query token, (N + 1, p), float32."""
-    drawn = Task(DIM, length, _NOISE).draw_tokens(1, seed=0, dtype=np.float32)
-    rows = np.concatenate([drawn.X[0], drawn.query])
-    return np.concatenate([rows, np.append(drawn.y[0], np.float32(0))[:, None]], axis=-1)
+    return token_matrix(Task(DIM, length, _NOISE).draw_tokens(1, seed=0, dtype=np.float32))[0]
+
+
+def token_matrix(drawn: TokenDraw) -> Array:
+    """E (batch, n + 1, p): the tokens of every context and then its query, whose last entry is 0."""
+    rows = np.concatenate([drawn.X, drawn.query[:, None]], axis=1)
+    last = np.concatenate([drawn.y, np.zeros_like(drawn.y[:, :1])], axis=1)
+    return np.concatenate([rows, last[..., None]], axis=-1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ridgeformer.core.task import Task
 Loss = Callable[[Any, Any, Any, Any], Any]
 """loss(P, Q, tokens, target): the mean over the batch of ½(ŷ − y_t)², in the arrays of either library."""
 _Layer = Callable[[Any, Any, Any, Any], Any]
+_Draw = Callable[..., Any]  # of a shape
 
 
 def _token_loss(layer: _Layer) -> Loss:
@@ -63,9 +65,18 @@ def _single_head(model: LinearTransformer) -> tuple[Array, Array]:
     return P[:, 0], Q[:, 0]
 
 
-def _bounds(task: Task) -> tuple[float, float]:
+def _draw_tokens(
+    normal: _Draw, uniform: _Draw, concatenate: Callable[[list[Any], int], Any], task: Task, batch: int
+) -> tuple[Any, Any]:
+    """(tokens, target): w, σ ~ U(low, high), rows x and ξ, in the arrays of either library."""
     assert isinstance(task.prior, Uniform)
-    return task.prior.low, task.prior.high
+    weights = normal(batch, task.dim)
+    sigma = task.prior.low + (task.prior.high - task.prior.low) * uniform(batch, 1)
+    rows = normal(batch, task.examples + 1, task.dim)
+    clean = (rows @ weights[..., None])[..., 0]
+    noisy = clean[:, :-1] + sigma * normal(batch, task.examples)
+    last = concatenate([noisy, 0 * sigma], 1)
+    return concatenate([rows, last[..., None]], -1), clean[:, -1]
 
 
 class Jax:
@@ -77,19 +88,16 @@ class Jax:
         self.jax = jax
 
     def draw_tokens(self, key: Any, task: Task, batch: int) -> tuple[Any, Any]:
-        """(tokens, target), float32: w, σ ~ U(low, high), X, ξ and x_t from JAX's own generator."""
-        random, jnp = self.jax.random, self.jax.numpy
-        w_key, sigma_key, x_key, noise_key, query_key = random.split(key, 5)
+        """(tokens, target) of `_draw_tokens`, by JAX's own generator."""
+        random, keys = self.jax.random, iter(self.jax.random.split(key, 4))
         # The type is named, since JAX's default depends on a global setting.
-        normal = partial(random.normal, dtype=jnp.float32)
-        weights = normal(w_key, (batch, task.dim))
-        sigma = random.uniform(sigma_key, (batch, 1), jnp.float32, *_bounds(task))
-        X = normal(x_key, (batch, task.examples, task.dim))
-        y = jnp.einsum("bnd,bd->bn", X, weights) + sigma * normal(noise_key, (batch, task.examples))
-        query = normal(query_key, (batch, 1, task.dim))
-        rows = jnp.concatenate([X, query], axis=1)
-        last = jnp.concatenate([y, jnp.zeros((batch, 1), jnp.float32)], axis=1)
-        return jnp.concatenate([rows, last[..., None]], axis=-1), jnp.einsum("bd,bd->b", query[:, 0], weights)
+        return _draw_tokens(
+            lambda *shape: random.normal(next(keys), shape, "float32"),
+            lambda *shape: random.uniform(next(keys), shape, "float32"),
+            self.jax.numpy.concatenate,
+            task,
+            batch,
+        )
 
     def loss_and_gradient_on(
         self, model: LinearTransformer, loss: Loss, tokens: Array, target: Array
@@ -106,14 +114,8 @@ class Jax:
         function. XLA uses all the cores it finds, and has no other setting within a process.
         """
         compiled = self._compiled(self.jax.value_and_grad(loss, argnums=(0, 1)), model, task, batch)
-        done = 0
-
-        def call() -> object:
-            nonlocal done
-            done += 1
-            return self.jax.block_until_ready(compiled(done))
-
-        return {"all cores": call}
+        steps = count(1)
+        return {"all cores": lambda: self.jax.block_until_ready(compiled(next(steps)))}
 
     def make_evaluation(self, model: LinearTransformer, task: Task, batch: int, sequences: int, loss: Loss) -> Call:
         """One call: the mean loss of ``sequences`` or a few more fresh sequences, a batch in each jitted call."""
@@ -147,17 +149,11 @@ class Torch:
         self.torch = torch
 
     def draw_tokens(self, generator: Any, task: Task, batch: int) -> tuple[Any, Any]:
-        """(tokens, target), float32: w, σ ~ U(low, high), X, ξ and x_t from torch's own generator."""
-        torch, (low, high) = self.torch, _bounds(task)
+        """(tokens, target) of `_draw_tokens`, by torch's own generator."""
         # The type is named, since torch's default is a global setting.
-        normal = partial(torch.randn, generator=generator, dtype=torch.float32)
-        weights = normal(batch, task.dim)
-        sigma = low + (high - low) * torch.rand(batch, 1, generator=generator, dtype=torch.float32)
-        rows = normal(batch, task.examples + 1, task.dim)
-        clean = (rows @ weights[..., None])[..., 0]
-        noisy = clean[:, :-1] + sigma * normal(batch, task.examples)
-        last = torch.cat([noisy, torch.zeros_like(sigma)], dim=1)
-        return torch.cat([rows, last[..., None]], dim=-1), clean[:, -1]
+        options = {"generator": generator, "dtype": self.torch.float32}
+        normal, uniform = (partial(draw, **options) for draw in (self.torch.randn, self.torch.rand))
+        return _draw_tokens(normal, uniform, self.torch.cat, task, batch)
 
     def loss_and_gradient_on(
         self, model: LinearTransformer, loss: Loss, tokens: Array, target: Array

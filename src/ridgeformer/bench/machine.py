@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
@@ -103,7 +103,8 @@ def run_python(code: str, environment: Mapping[str, str]) -> Any:
     return json.loads(done.stdout)
 
 
-def blas_threads(count: int) -> dict[str, str]:
-    """Environment that tells every BLAS that NumPy comes with how many threads to use; it is read at its start only."""
+def run_with_blas_threads(threads: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns, in a process whose BLAS was told its threads; it asks at its start only."""
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-    return dict.fromkeys(names, str(count))
+    code = f"import json, sys; from {function.__module__} import {function.__name__} as function\n"
+    return run_python(f"{code}json.dump(function(*{arguments!r}), sys.stdout)", dict.fromkeys(names, str(threads)))

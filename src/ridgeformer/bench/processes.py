@@ -6,16 +6,13 @@ start, and what a process needs before and during its first training steps.
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ridgeformer.bench.machine import blas_threads, run_python
+from ridgeformer.bench.machine import run_python, run_with_blas_threads
 from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
 from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.model import LinearTransformer
@@ -45,31 +42,20 @@ def multiply_adds(layers: int, heads: int, size: int) -> int:
 
     The flop rate is 2 · multiply_adds · batch / seconds, on contexts that are already drawn.
     """
-    return sum(_counts(layers, heads, size))
-
-
-def _counts(layers: int, heads: int, size: int) -> Iterator[int]:
     product, half, vector = size**3, size * size * (size + 1) // 2, size**2
     seen_behind = vector if layers == 1 else 3 * vector  # G_{L−1} times a vector
-    yield heads * (seen_behind + vector)
-    yield heads * (vector + seen_behind + vector)
+    total = heads * (2 * seen_behind + 3 * vector)
     for layer in range(layers - 1):
         below_last = layer == layers - 2
-        yield heads * 2 * product  # forward
-        yield 2 * vector  # rows and columns
-        yield heads * 3 * product  # backward
-        yield vector * (1 + 2 * heads) if below_last else 2 * product + vector
-        if not below_last:
-            yield product + half
+        total += heads * 5 * product + 2 * vector  # two forward, three backward; rows and columns
+        total += vector * (1 + 2 * heads) if below_last else 3 * product + vector + half
         if layer > 0:
-            yield heads * product + (heads * vector if below_last else half)
+            total += heads * product + (heads * vector if below_last else half)
+    return total
 
 
-def write_rates(threads: int, repeats: int, window: float, settle: float) -> None:
-    """Flops per second and seconds of NumPy's matrix product and of the kernel for two batch sizes, taken in turns.
-
-    As JSON on stdout, for the process that started this one.
-    """
+def flop_rates(threads: int, repeats: int, window: float, settle: float) -> dict[str, dict[str, float]]:
+    """Flops per second and seconds of NumPy's matrix product and of the kernel for two batch sizes, taken in turns."""
     model = LinearTransformer.init("full", layers=LAYERS, dim=DIM)
     matrix = np.random.default_rng(0).standard_normal((MATRIX, MATRIX)).astype(np.float32)
     calls: dict[str, Call] = {"sgemm": lambda: matrix @ matrix}
@@ -79,18 +65,16 @@ def write_rates(threads: int, repeats: int, window: float, settle: float) -> Non
         calls[str(batch)] = partial(losses_and_gradient_on, model, contexts, threads=threads)
         flops[str(batch)] = 2.0 * multiply_adds(LAYERS, 1, DIM + 1) * batch
     seconds = best_times(calls, repeats, window, settle)
-    rates = {name: {"rate": flops[name] / seconds[name], "seconds": seconds[name]} for name in calls}
-    json.dump(rates, sys.stdout)
+    return {name: {"rate": flops[name] / seconds[name], "seconds": seconds[name]} for name in calls}
 
 
-def flop_rows(config: BenchConfig) -> list[Row]:
+def flops_rows(config: BenchConfig) -> list[Row]:
     """Rates with one thread and with all, each in a process whose BLAS was told the same number at its start."""
     rows = []
     for threads in sorted({1, default_threads()}):
         group = "1 thread" if threads == 1 else f"{threads} threads"
-        arguments = f"{threads}, {_MORE_SAMPLES * config.samples}, {config.window}, {config.settle}"
-        code = f"from ridgeformer.bench.processes import write_rates; write_rates({arguments})"
-        rates: dict[str, dict[str, float]] = run_python(code, blas_threads(threads))
+        arguments = threads, _MORE_SAMPLES * config.samples, config.window, config.settle
+        rates: dict[str, dict[str, float]] = run_with_blas_threads(threads, flop_rates, *arguments)
         standard = rates["sgemm"]
         for batch in (BATCH, LARGE_BATCH):
             rate = rates[str(batch)]

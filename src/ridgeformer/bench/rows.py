@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ridgeformer.bench.timing import SPINNING
+from ridgeformer.bench.timing import SPINNING, growth_exponent
 from ridgeformer.core.validation import one_of, whole_number
 
 SECTIONS: dict[str, str] = {
@@ -73,10 +73,6 @@ class Target:
     at_most: bool = False  # whether small is good
     aim: float | None = None  # what we would like to see beyond the bound, if anything
 
-    def met_by(self, value: float) -> bool:
-        """Whether ``value`` is on the right side of the bound."""
-        return value <= self.bound if self.at_most else value >= self.bound
-
     def text(self, unit: str) -> str:
         """Such as "≥ 10× (aim 20×)"."""
         aim = "" if self.aim is None else f" (aim {_with_unit(f'{self.aim:g}', unit)})"
@@ -99,7 +95,9 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether the target was met; None without a target or a value."""
-        return None if self.target is None or self.value is None else self.target.met_by(self.value)
+        if self.target is None or self.value is None:
+            return None
+        return self.value <= self.target.bound if self.target.at_most else self.value >= self.target.bound
 
     def cells(self) -> list[str]:
         """As text: group, what, value, time, target, outcome, note."""
@@ -107,6 +105,12 @@ class Row:
         target = "" if self.target is None else self.target.text(self.unit)
         outcome = {None: "", True: "✓ met", False: "✗ missed"}[self.met]
         return [self.group, self.what, value, _duration(self.seconds), target, outcome, self.note]
+
+
+def exponent_row(section: str, group: str, symbol: str, seconds: Mapping[int, float]) -> Row:
+    """The exponent of growth with a size that has this symbol."""
+    value = growth_exponent(list(seconds), list(seconds.values()))
+    return Row(section, "exponent", value, "", group=group, note=f"time ∝ {symbol}^value, upper half")
 
 
 _HEADS = ("group", "what", "value", "time", "target", "outcome", "note")
@@ -144,10 +148,8 @@ class BenchReport:
 
     def sections(self) -> Iterator[tuple[str, list[Row]]]:
         """The sections that have rows, by name."""
-        for name in SECTIONS:
-            rows = [row for row in self.rows if row.section == name]
-            if rows:
-                yield name, rows
+        for name in dict.fromkeys(row.section for row in self.rows):
+            yield name, [row for row in self.rows if row.section == name]
 
     def about(self) -> list[str]:
         """Sentences: what the machine is, whether it was quiet, how many targets were met."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import numpy as np
 
-from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
+from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target, exponent_row
 from ridgeformer.bench.step import our_step
-from ridgeformer.bench.timing import Call, best_times, growth_exponent
+from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.random import Purpose
 from ridgeformer.core.task import Task
@@ -58,12 +57,10 @@ def _drawing(objective: str) -> Call:
 
     The oracle w* of the exact objective is not drawn but computed, as the loss is.
     """
-    task, done = Task(DIM, EXAMPLES, NOISE), 0
+    task, steps = Task(DIM, EXAMPLES, NOISE), count(1)
 
     def call() -> None:
-        nonlocal done
-        done += 1
-        source = engine.prepared(task.source(BATCH, seed=0, step=done, purpose=Purpose.TRAIN), np.float32)
+        source = engine.prepared(task.source(BATCH, seed=0, step=next(steps), purpose=Purpose.TRAIN), np.float32)
         _draw_and_forget(source, objective == "exact", 0, BATCH, engine.block_workspace(DIM + 1, np.float32))
 
     return call
@@ -88,30 +85,21 @@ def growth_rows(config: BenchConfig) -> list[Row]:
     depths = (1, 2, 4) if config.quick else range(1, 13)
     batches = (128, 512) if config.quick else tuple(128 * 2**k for k in range(8))
     by_dim = {d: our_step("full", task=Task(d, 2 * d, NOISE), batch=_GROWTH_BATCH) for d in dims}
-    by_depth = {layers: our_step("full", layers) for layers in depths}
-    by_batch = {batch: our_step("full", batch=batch) for batch in batches}
-    by_threads = {threads: our_step("full", threads=threads) for threads in (1, 2, 4)}
-    hashing = {threads: _hashing(threads) for threads in (1, 2, 4)}
-    return [
-        *_list_rows(f"features, n = 2d, batch {_GROWTH_BATCH}", "d", by_dim, config, exponent=True),
-        *_list_rows("layers", "L", by_depth, config, exponent=True),
-        *_list_rows("batch", "batch", by_batch, config, exponent=True),
-        *_list_rows("threads", "threads", by_threads, config),
-        *_list_rows("threads, for scale: SHA-256", "threads", hashing, config),
-    ]
-
-
-def _list_rows(
-    group: str, symbol: str, calls: Mapping[int, Call], config: BenchConfig, exponent: bool = False
-) -> list[Row]:
-    times = list(best_times(calls, config.samples, config.window).values())
-    rows = [
-        Row("growth", f"{symbol} = {size}", time / times[0], group=group, seconds=time)
-        for size, time in zip(calls, times, strict=True)
-    ]
-    if exponent:
-        value = growth_exponent(list(calls), times)
-        rows.append(Row("growth", "exponent", value, "", group=group, note=f"time ∝ {symbol}^value, upper half"))
+    lists: dict[tuple[str, str], dict[int, Call]] = {
+        ("d", f"features, n = 2d, batch {_GROWTH_BATCH}"): by_dim,
+        ("L", "layers"): {layers: our_step("full", layers) for layers in depths},
+        ("batch", "batch"): {batch: our_step("full", batch=batch) for batch in batches},
+        ("threads", "threads"): {threads: our_step("full", threads=threads) for threads in (1, 2, 4)},
+        ("threads", "threads, for scale: SHA-256"): {threads: _hashing(threads) for threads in (1, 2, 4)},
+    }
+    rows = []
+    for (symbol, group), calls in lists.items():
+        seconds = best_times(calls, config.samples, config.window)
+        first = next(iter(seconds.values()))
+        for size, time in seconds.items():
+            rows.append(Row("growth", f"{symbol} = {size}", time / first, group=group, seconds=time))
+        if symbol != "threads":
+            rows.append(exponent_row("growth", group, symbol, seconds))
     return rows
 
 

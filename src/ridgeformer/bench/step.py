@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from itertools import count
+from typing import Any
 
 import numpy as np
 
+from ridgeformer.bench.attention import token_matrix
 from ridgeformer.bench.competitors import TOKEN_LOSSES, Jax, Loss, Torch, gram_loss
 from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
 from ridgeformer.bench.timing import Call, best_times
@@ -36,14 +40,9 @@ _TINY_SCALE = 5e-4
 # Two float32 computations of the same sums in different orders differ by less than 1e-6 of the largest entry here.
 _AGREEMENT = 1e-5
 
+_Calls = dict[tuple[str, str], Call]
+"""By who computes something and how, which becomes the note of a row."""
 _TokenGradient = Callable[[LinearTransformer, Loss, Array, Array], tuple[float, Array, Array]]
-
-
-class _Entrant(NamedTuple):
-    """A way to compute something: who, and how, which becomes the note of a row."""
-
-    what: str
-    note: str = ""
 
 
 def our_step(
@@ -58,14 +57,9 @@ def our_step(
     """One call: a fresh batch's loss and gradient by `ridgeformer.loss_and_gradient`, in float32."""
     task = Task(DIM, EXAMPLES, NOISE) if task is None else task
     model = LinearTransformer.init(kind, layers=layers, dim=task.dim, scale=_TINY_SCALE)
-    done = 0
-
-    def call() -> object:
-        nonlocal done
-        done += 1
-        return loss_and_gradient(model, task, batch=batch, seed=0, step=done, objective=objective, threads=threads)
-
-    return call
+    options: dict[str, Any] = {"batch": batch, "seed": 0, "objective": objective, "threads": threads}
+    steps = count(1)
+    return lambda: loss_and_gradient(model, task, step=next(steps), **options)
 
 
 def step_rows(config: BenchConfig) -> list[Row]:
@@ -77,7 +71,7 @@ def step_rows(config: BenchConfig) -> list[Row]:
     """
     task, model = Task(DIM, EXAMPLES, NOISE), LinearTransformer.init("full", layers=LAYERS, dim=DIM, scale=_SCALE)
     targets: dict[str, Target | None] = {f"ours, {name}": None for name in _OURS}
-    calls = {_Entrant(f"ours, {name}", note): our_step("full", objective=name) for name, note in _OURS.items()}
+    calls: _Calls = {(f"ours, {name}", note): our_step("full", objective=name) for name, note in _OURS.items()}
     forms = {"tokens": _token_losses(config)}
     if not config.quick:
         forms["Gram space"] = {"our recursion, their kernels": gram_loss}
@@ -89,13 +83,11 @@ def step_rows(config: BenchConfig) -> list[Row]:
             continue
         for form, losses in forms.items():
             check_competitor(library, competitor.loss_and_gradient_on, model, task, losses)
-            calls |= _fastest(
-                {
-                    _Entrant(f"{library}, {form}", f"{name}, {threads}"): step
-                    for name, loss in losses.items()
-                    for threads, step in competitor.make_steps(model, task, BATCH, loss).items()
-                }
-            )
+            steps: _Calls = {}
+            for name, loss in losses.items():
+                for threads, step in competitor.make_steps(model, task, BATCH, loss).items():
+                    steps[f"{library}, {form}", f"{name}, {threads}"] = step
+            calls |= _fastest(steps)
     return _race("step", calls, targets, "ours, sampled", config)
 
 
@@ -108,22 +100,15 @@ def evaluate_rows(config: BenchConfig) -> list[Row]:
     sequences = _QUICK_SEQUENCES if config.quick else _SEQUENCES
     task, model = Task(DIM, EXAMPLES, NOISE), LinearTransformer.init("full", layers=LAYERS, dim=DIM, scale=_TINY_SCALE)
     ours = f"ours: FULL, L = {LAYERS}, {sequences:,} sequences"
-    calls: dict[_Entrant, Call] = {_Entrant(ours): lambda: evaluate(model, task, sequences)}
-    try:
-        jax = Jax()
-    except ImportError:
-        pass
-    else:
-        calls |= _fastest(
-            {
-                _Entrant("JAX, tokens", name): jax.make_evaluation(model, task, BATCH, sequences, loss)
-                for name, loss in _token_losses(config).items()
-            }
-        )
+    calls: _Calls = {(ours, ""): lambda: evaluate(model, task, sequences)}
+    with contextlib.suppress(ImportError):
+        jax, losses = Jax(), _token_losses(config)
+        make = partial(jax.make_evaluation, model, task, BATCH, sequences)
+        calls |= _fastest({("JAX, tokens", name): make(loss) for name, loss in losses.items()})
     return _race("evaluate", calls, {ours: None, "JAX, tokens": Target(30)}, ours, config)
 
 
-def diagonal_rows(config: BenchConfig) -> list[Row]:
+def diag_rows(config: BenchConfig) -> list[Row]:
     """Steps of DIAG and GD++ with the sizes of ``step``, exact objective, against FULL."""
     seconds = best_times({kind: our_step(kind) for kind in ("full", "diag", "gdpp")}, config.samples, config.window)
     targets = {"diag": Target(2)}
@@ -137,15 +122,11 @@ def _token_losses(config: BenchConfig) -> dict[str, Loss]:
     return dict(list(TOKEN_LOSSES.items())[:1]) if config.quick else TOKEN_LOSSES
 
 
-def _race(
-    section: str, calls: dict[_Entrant, Call], targets: dict[str, Target | None], base: str, config: BenchConfig
-) -> list[Row]:
+def _race(section: str, calls: _Calls, targets: dict[str, Target | None], base: str, config: BenchConfig) -> list[Row]:
     """A row for each competitor that has a target or None, by the best of its calls, over the time of ``base``."""
-    seconds = best_times(calls, config.samples, config.window, config.settle)
-    best = {
-        what: min((time, entrant.note) for entrant, time in seconds.items() if entrant.what == what)
-        for what in {entrant.what for entrant in calls}
-    }
+    best: dict[str, tuple[float, str]] = {}
+    for (what, note), time in best_times(calls, config.samples, config.window, config.settle).items():
+        best[what] = min(best.get(what, (time, note)), (time, note))
     rows = []
     for what, target in targets.items():
         if what in best:
@@ -156,7 +137,7 @@ def _race(
     return rows
 
 
-def _fastest(calls: dict[_Entrant, Call]) -> dict[_Entrant, Call]:
+def _fastest(calls: _Calls) -> _Calls:
     """The two quickest of several ways to compute the same, by a short trial; the race itself decides between them."""
     if len(calls) <= 2:
         return calls
@@ -186,8 +167,6 @@ def check_competitor(
 def given_tokens(task: Task, batch: int) -> tuple[Array, Array, GramDraw]:
     """The same float32 contexts twice: as (tokens, target) for `competitors`, and as Gram matrices for our kernels."""
     drawn = task.draw_tokens(batch, seed=0, dtype=np.float32)
-    rows = np.concatenate([drawn.X, drawn.query[:, None]], axis=1)
-    last = np.concatenate([drawn.y, np.zeros((batch, 1), np.float32)], axis=1)
     context = Context.from_tokens(drawn.X, drawn.y)
     contexts = GramDraw(context.gram, drawn.weights, drawn.query, context.ridge(drawn.sigma**2))
-    return np.concatenate([rows, last[..., None]], axis=-1), drawn.target, contexts
+    return token_matrix(drawn), drawn.target, contexts

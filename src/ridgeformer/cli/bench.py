@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
@@ -11,11 +11,7 @@ from ridgeformer.bench import EXPECTED_SECONDS, SECTIONS, BenchConfig, BenchRepo
 from ridgeformer.bench.machine import OthersWatch, describe_machine
 from ridgeformer.bench.rows import NUMBER_HEADS, table_text
 from ridgeformer.cli import terminal
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ridgeformer.reproduction.training_targets import Trial
+from ridgeformer.reproduction import training_targets
 
 _COLOURS = {True: "green", False: "red", None: None}
 
@@ -25,7 +21,7 @@ def bench(
     training: bool = False,
     ablations: bool = False,
     json: terminal.File = None,
-) -> int:
+) -> None:
     """Measure speed, memory and growth on this machine, against JAX and PyTorch where they are installed (4 minutes).
 
     Args:
@@ -39,44 +35,39 @@ def bench(
         terminal.refuse(
             "--training and --ablations train whole models", {"--repeats, --quick and --only": config != BenchConfig()}
         )
-        return _bench_training(training, ablations, json)
+        _bench_training(training, ablations, json)
+        return
     with terminal.Progress(sum(EXPECTED_SECONDS[name] for name in config.sections), redraw=False) as progress:
         report = run_bench(config, lambda name: progress.begin(name, EXPECTED_SECONDS[name]))
-    print_bench(report, terminal.output_console())
-    if json is not None:
-        terminal.write_json(json, report.as_json())
-    return 0
+    print_bench(report)
+    terminal.write_json(json, report.as_json())
 
 
-def print_bench(report: BenchReport, console: Console) -> None:
+def print_bench(report: BenchReport) -> None:
     """One table per section, between what the machine is and how many targets were met."""
     machine, others, outcome = report.about()
-    terminal.say(console, machine)
-    terminal.say(console, others)
+    terminal.say(machine)
+    terminal.say(others)
     for name, rows in report.sections():
         heads, cells = table_text(rows)
         words = [number for number, head in enumerate(heads) if head not in NUMBER_HEADS]
         ends = [row.group != following.group for row, following in zip(rows, [*rows[1:], rows[-1]], strict=True)]
-        terminal.say(console, f"\n{name}: {SECTIONS[name]}")
-        terminal.print_table(console, "", heads, cells, words, [_COLOURS[row.met] for row in rows], ends)
-    terminal.say(console, f"\n{outcome}")
+        terminal.say(f"\n{name}: {SECTIONS[name]}")
+        terminal.print_table("", heads, cells, words, [_COLOURS[row.met] for row in rows], ends)
+    terminal.say(f"\n{outcome}")
 
 
-def _bench_training(training: bool, ablations: bool, json: Path | None) -> int:
-    from ridgeformer.reproduction import training_targets
+def _bench_training(training: bool, ablations: bool, json: Path | None) -> None:
+    watch = OthersWatch()
 
-    console, watch = terminal.output_console(), OthersWatch()
-
-    def show(trial: Trial) -> None:
+    def show(trial: training_targets.Trial) -> None:
         loss = trial.evaluation.adjusted_loss
-        terminal.say(terminal.ERRORS, f"{trial.name}, {trial.what}: {loss:.4g} in {trial.seconds:.0f} s")
+        terminal.warn(f"{trial.name}, {trial.what}: {loss:.4g} in {trial.seconds:.0f} s")
 
     reached = training_targets.time_to_target(show) if training else []
     left_out = training_targets.ablations(show) if ablations else []
     record = training_targets.TrialsRecord(describe_machine(), watch.share(), tuple(reached), tuple(left_out))
     for table, words in zip(record.tables(), ((0,), (0, 1)), strict=True):
         if table.rows:
-            terminal.print_table(console, *table, words=words)
-    if json is not None:
-        terminal.write_json(json, record.as_json())
-    return 0
+            terminal.print_table(*table, words=words)
+    terminal.write_json(json, record.as_json())

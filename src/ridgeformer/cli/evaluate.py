@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv as csv_module
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
 from ridgeformer import evaluation
 from ridgeformer._version import __version__
@@ -31,7 +30,7 @@ from ridgeformer.zoo import load
 _DEFAULT_SHIFTS = "default"
 _PART = 5
 """A noise level of a profile and a shift each get a fifth of the sequences: there are many of them."""
-
+_HEADS = ("predictor", "adjusted loss ± s.e.", "median", "p99", "largest", "worst 1 %", "loss ± s.e.")
 _BASELINES_HELP = f"Measure {', '.join(entry.label for entry in BASELINES.values())} too, tuned to the noise prior."
 _SHIFT_HELP = (
     f"Also measure off the training distribution: {_DEFAULT_SHIFTS}, or "
@@ -51,7 +50,7 @@ def evaluate(
     shift: Annotated[tuple[str, ...], terminal.argument("SPEC…", _SHIFT_HELP)] = (),
     json: terminal.File = None,
     csv: terminal.File = None,
-) -> int:
+) -> None:
     """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
 
     Args:
@@ -69,7 +68,7 @@ def evaluate(
     check_seed(seed)
     terminal.check_files(json, csv)
     loaded = _load(models)
-    task = _task(loaded, noise, examples)
+    task = task_for(loaded, noise, examples)
     shifts = _shifts(shift, task)
     if not loaded and (not baselines or layerwise):
         raise InputError("Name at least one model file, or ask for --baselines alone.")
@@ -98,12 +97,10 @@ def evaluate(
             on_chunk = progress.stage("shifts", shifted, count + 1)  # AdaRR may join the predictors
             parts["shifts"] = evaluation.shift_table(predictors, task, shifts, part, seed, on_chunk)
     report = EvaluationReport(task, seed, loaded, references, comparison, **parts)
-    _print_report(report, terminal.output_console())
-    if json is not None:
-        terminal.write_json(json, report.as_json())
+    _print_report(report)
+    terminal.write_json(json, report.as_json())
     if csv is not None:
         write_whole(csv, report.as_csv().encode())
-    return 0
 
 
 # --- what to measure --------------------------------------------------------------------------------------------------
@@ -142,11 +139,12 @@ def _shifts(specs: Sequence[str], task: Task) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def _task(models: Mapping[str, LinearTransformer], noise: str | None, examples: int | None) -> Task:
+def task_for(models: Mapping[str, LinearTransformer], noise: str | None, examples: int | None) -> Task:
     """What to draw: as asked, else as the models were trained, else the defaults of `Task`."""
     default = Task()
     dim = _agreed("number of features", {name: model.dim for name, model in models.items()}, default.dim, "")
-    tasks = {name: _trained_on(name, model) for name, model in models.items()}
+    asked_for_all = noise is not None and examples is not None
+    tasks = {} if asked_for_all else {name: _trained_on(name, model) for name, model in models.items()}
     if noise is None:
         for name, own in ((name, task["prior"]) for name, task in tasks.items() if "prior" in task):
             raise InputError(f"{shortened(name)} has a noise prior of your own: pass it again, with --noise {own}(…).")
@@ -206,11 +204,10 @@ class EvaluationReport:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as mappings and sequences, for `write_json`."""
-        names = ("kind", "layers", "heads", "dim")
-        models = {
-            label: {**{name: getattr(model, name) for name in names}, "precision": model.dtype.name}
-            for label, model in self.models.items()
-        }
+        models = {}
+        for label, model in self.models.items():
+            shape = {name: getattr(model, name) for name in ("kind", "layers", "heads", "dim")}
+            models[label] = {**shape, "precision": model.dtype.name}
         record: dict[str, Any] = {
             "version": __version__,
             "task": {"dim": self.task.dim, "examples": self.task.examples, "noise": self.task.prior.spec},
@@ -218,19 +215,16 @@ class EvaluationReport:
             "sequences": self.sequences,
             "models": models,
             "baselines": {label: _description(label, baseline) for label, baseline in self.baselines.items()},
-            "evaluations": {name: _record(result) for name, result in self.comparison.evaluations.items()},
-            "differences": [_record(result) for result in self.comparison.differences],
+            "evaluations": self.comparison.evaluations,
+            "differences": self.comparison.differences,
         }
         if self.profile is not None:
-            rows = {name: [_record(result) for result in row] for name, row in self.profile.evaluations.items()}
-            record["profile"] = {"levels": list(self.profile.levels), "evaluations": rows}
+            record["profile"] = {"levels": self.profile.levels, "evaluations": self.profile.evaluations}
         if self.layers is not None:
-            record["layerwise"] = {name: [_record(result) for result in row] for name, row in self.layers.items()}
+            record["layerwise"] = self.layers
         if self.shifts is not None:
-            cells = self.shifts.results.items()
-            results = {spec: {name: _record(cell) for name, cell in row.items()} for spec, row in cells}
-            record["shift"] = {"references": self.shifts.references, "results": results}
-        return record
+            record["shift"] = {"references": self.shifts.references, "results": self.shifts.results}
+        return {name: _record(part) for name, part in record.items()}
 
     def as_csv(self) -> str:
         """One line for every number with an error bar: (part, predictor, at) and what was measured there."""
@@ -258,10 +252,14 @@ class EvaluationReport:
                 yield "shift", name, spec, cell
 
 
-def _record(result: Any) -> dict[str, Any]:
-    """A result as JSON, with the properties that follow from its fields."""
-    derived = {name: getattr(result, name) for name in ("interval", "tail_dominated") if hasattr(result, name)}
-    return {**asdict(result), **derived}
+def _record(value: Any) -> Any:
+    """Results as JSON, with the properties that follow from their fields."""
+    if isinstance(value, Mapping):
+        return {name: _record(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_record(item) for item in value]
+    derived = {name: getattr(value, name) for name in ("interval", "tail_dominated") if hasattr(value, name)}
+    return {**asdict(value), **derived} if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _description(label: str, baseline: Any) -> str:
@@ -272,30 +270,29 @@ def _description(label: str, baseline: Any) -> str:
 # --- tables, and the sentences below them -----------------------------------------------------------------------------
 
 
-def _print_report(report: EvaluationReport, console: Console) -> None:
-    _print_comparison(report, console)
+def _print_report(report: EvaluationReport) -> None:
+    _print_comparison(report)
     if report.profile is not None:
         evaluations = report.profile.evaluations
         count = next(iter(evaluations.values()))[0].sequences
         title = f"Adjusted loss ± s.e. at fixed noise, {count:,} sequences a level, the same draws at every level"
-        _print_rows(title, "σ", [f"{level:g}" for level in report.profile.levels], evaluations, console)
+        _print_rows(title, "σ", [f"{level:g}" for level in report.profile.levels], evaluations)
     if report.layers is not None:
         title = f"Adjusted loss ± s.e. read out after each layer, {report.sequences:,} sequences"
         depths = [str(number + 1) for number in range(max(map(len, report.layers.values())))]
-        _print_rows(title, "layer", depths, report.layers, console)
+        _print_rows(title, "layer", depths, report.layers)
     if report.shifts is not None:
-        _print_shifts(report.shifts, console)
+        _print_shifts(report.shifts)
 
 
-def _print_comparison(report: EvaluationReport, console: Console) -> None:
-    measured = report.comparison
+def _print_comparison(report: EvaluationReport) -> None:
+    measured, printed = report.comparison, {name: _printed(report, name) for name in report.comparison.evaluations}
+    paper = ["paper"] if any(printed.values()) else []
     first, *others = measured.evaluations
     limit = next((entry.label for entry in BASELINES.values() if entry.limit and entry.label in others), None)
     rivals = {f"minus {limit}": limit} if limit else {}
     if others:
         rivals = {"minus first": first, **rivals}
-    printed = {name: _printed(report, name) for name in measured.evaluations}
-    heads = ["predictor", "adjusted loss ± s.e.", "median", "p99", "largest", "worst 1 %", "loss ± s.e.", *rivals]
     rows = []
     for name, result in measured.evaluations.items():
         row = [name, _adjusted(result)]
@@ -304,51 +301,45 @@ def _print_comparison(report: EvaluationReport, console: Console) -> None:
         for rival in rivals.values():
             difference = measured.difference(name, rival)
             row.append("" if name == rival else terminal.error_text(difference.mean, difference.standard_error))
-        rows.append([*row, *([printed[name]] if any(printed.values()) else [])])
+        rows.append([*row, *([printed[name]] if paper else [])])
     setting = f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.examples}"
     title = f"Measured on {report.sequences:,} fresh sequences, {setting}, seed {report.seed}"
-    terminal.print_table(console, title, [*heads, *(["paper"] if any(printed.values()) else [])], rows)
+    terminal.print_table(title, [*_HEADS, *rivals, *paper], rows)
     summaries = {entry.label: entry.summary for entry in BASELINES.values()}
     for label, baseline in report.baselines.items():
-        terminal.say(console, f"  {_description(label, baseline)}: {summaries[label]}")
+        terminal.say(f"  {_description(label, baseline)}: {summaries[label]}")
     for name, result in measured.evaluations.items():
         if result.tail_dominated:
             share = f"the worst 1 % of the sequences make up {result.top_share:.0%} of the adjusted loss"
             why = f"{share}, so its mean and error bar say little"
             if result.diverged:
                 why = f"{result.diverged:,} sequences gave no finite loss, so it has no mean"
-            terminal.say(console, f"†  {name}: {why}; the median is {terminal.number_text(result.median)}.")
+            terminal.say(f"†  {name}: {why}; the median is {terminal.number_text(result.median)}.")
 
 
-def _print_rows(
-    title: str, first: str, places: Sequence[str], columns: Mapping[str, Sequence[Evaluation]], console: Console
-) -> None:
+def _print_rows(title: str, first: str, places: Sequence[str], columns: Mapping[str, Sequence[Evaluation]]) -> None:
     """A column for each predictor, a row for each noise level or layer; a shallower model has no deeper layers."""
     rows = [
         [place, *(_adjusted(results[number]) if number < len(results) else "" for results in columns.values())]
         for number, place in enumerate(places)
     ]
-    terminal.print_table(console, title, [first, *columns], rows, words=())
+    terminal.print_table(title, [first, *columns], rows, words=())
     if any(result.tail_dominated for results in columns.values() for result in results):
-        why = "the worst 1 % of the sequences make up more than half of the mean, which says little then"
-        terminal.say(console, f"†  {why}.")
+        terminal.say("†  the worst 1 % of the sequences make up more than half of the mean, which says little then.")
 
 
-def _print_shifts(shifts: ShiftTable, console: Console) -> None:
+def _print_shifts(shifts: ShiftTable) -> None:
     results = shifts.results
     count = next(iter(next(iter(results.values())).values())).sequences
     rows = [["told the truth", *(terminal.number_text(shifts.references[spec]) for spec in results)]]
     cells = {name: [results[spec][name] for spec in results] for name in next(iter(results.values()))}
     for name, row in cells.items():
-        rows.append([name])
-        for cell in row:
-            numbers = f"{terminal.number_text(cell.loss)} ({terminal.number_text(cell.ratio, 3)}×)"
-            rows[-1].append(numbers + ("" if cell.survives else " ✗"))
+        numbers = [f"{terminal.number_text(cell.loss)} ({terminal.number_text(cell.ratio, 3)}×)" for cell in row]
+        rows.append([name, *(text + " ✗" * (not cell.survives) for text, cell in zip(numbers, row, strict=True))])
     title = f"Loss under shift, and its ratio to ridge regression told the truth; {count:,} sequences each"
-    terminal.print_table(console, title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
+    terminal.print_table(title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
     if not all(cell.survives for row in cells.values() for cell in row):
         terminal.say(
-            console,
             "✗  does not survive: a loss that is not finite, or of which the worst 1 % of the sequences make up more "
             f"than half, or more than {SURVIVAL_FACTOR:g} times that of {YARDSTICK}.",
         )
@@ -356,14 +347,17 @@ def _print_shifts(shifts: ShiftTable, console: Console) -> None:
 
 def _printed(report: EvaluationReport, name: str) -> str:
     """The paper's number for a model or baseline like this, or nothing."""
-    task, model, value = report.task, report.models.get(name), None
-    if (task.dim, task.examples) == (10, 20) and is_builtin(task.prior):
-        if model is None:
-            method = next(entry.name for entry in BASELINES.values() if entry.label == name)
-            value = printed_loss(method, None, task.prior.spec)
-        elif model.heads == 1:
-            value = printed_loss(model.kind, model.layers, task.prior.spec)
+    model = report.models.get(name)
+    method = model.kind if model else next(entry.name for entry in BASELINES.values() if entry.label == name)
+    layers, heads = (model.layers, model.heads) if model else (None, 1)
+    value = paper_loss(method, layers, heads, report.task)
     return "" if value is None else f"{value:g}"
+
+
+def paper_loss(method: str, layers: int | None, heads: int, task: Task) -> float | None:
+    """What the paper printed for such a model or baseline on this task, if it did."""
+    its_task = (task.dim, task.examples, heads) == (10, 20, 1) and is_builtin(task.prior)
+    return printed_loss(method, layers, task.prior.spec) if its_task else None
 
 
 def _adjusted(result: Evaluation) -> str:

@@ -5,49 +5,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
-from ridgeformer.cli.evaluate import model_labels
-from ridgeformer.cli.terminal import (
-    Count,
-    File,
-    Folder,
-    Progress,
-    Spec,
-    check_files,
-    make_folder,
-    output_console,
-    say,
-    write_json,
-)
-from ridgeformer.core.distributions import load_noise
+from ridgeformer import theory
+from ridgeformer.analysis.algorithm import algorithm
+from ridgeformer.analysis.explanation import explain_model
+from ridgeformer.analysis.few_constants import simplest as simplest_descriptions
+from ridgeformer.baselines import BASELINES
+from ridgeformer.cli import explain_tables, terminal
+from ridgeformer.cli.evaluate import model_labels, task_for
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.plots import analysis_figures, theory_figures
 from ridgeformer.zoo import load
-
-if TYPE_CHECKING:
-    from ridgeformer.analysis.explanation import Explanation
 
 _SIMPLEST_SEQUENCES = 500_000
 
 
 def explain(
     model: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="MODEL")]] = None,
-    out: Folder = None,
-    json: File = None,
+    out: terminal.Folder = None,
+    json: terminal.File = None,
     check: bool = False,
     as_code: bool = False,
     latex: bool = False,
     simplest: bool = False,
     ablate: bool = True,
-    noise: Spec = None,
-    examples: Count = None,
-    sequences: Count = None,
+    noise: terminal.Spec = None,
+    examples: terminal.Count = None,
+    sequences: terminal.Count = None,
     seed: int = 0,
 ) -> int:
     """Take a learned algorithm apart: what each part does, how it finds the noise, and the algorithm as code.
@@ -73,121 +64,80 @@ def explain(
         whole_number("sequences", sequences, 1)
     if sum((check, as_code, latex, simplest)) > 1:
         raise InputError("Choose one of --check, --as-code, --latex and --simplest.")
-    if (as_code or latex) and (out is not None or json is not None):
-        raise InputError("--as-code and --latex only print; without them, --out writes the algorithm in both forms.")
-    if check and (noise is not None or sequences is not None):
-        raise InputError("--check draws contexts of its own: --noise and --sequences do not go with it.")
-    if not ablate and (check or as_code or latex or simplest):
-        raise InputError("Only the explanation itself switches parts off: --no-ablate does not go with other forms.")
-    check_files(json)
+    if as_code or latex:
+        terminal.refuse("--as-code and --latex only print", {"--out": out, "--json": json})
+    if check:
+        own = {"--noise": noise, "--sequences": sequences, "--examples without a model": model is None and examples}
+        terminal.refuse("--check draws contexts of its own", own)
+    if check or as_code or latex or simplest:
+        terminal.refuse("Only the explanation itself switches parts off", {"--no-ablate": not ablate})
+    terminal.check_files(json)
     if model is None:
         if not check:
             raise InputError("Name a model file, or ask for --check alone.")
-        if examples is not None:
-            raise InputError("--examples is about a model: name one.")
-        return _check(None, None, None if out is None else make_folder(out), json, seed)
+        return _check(None, None, terminal.make_folder(out), json, seed)
     loaded, label = load(model), model_labels([model])[0]
-    task = _task(loaded, noise, examples)
-    folder = None if out is None else make_folder(out)
+    task = task_for({model: loaded}, noise, examples)
+    folder = terminal.make_folder(out)
     if check:
         return _check(loaded, task.examples, folder, json, seed)
     if as_code or latex:
-        from ridgeformer.analysis.algorithm import algorithm
-
         learned = algorithm(loaded, task, label, seed, sequences)
         sys.stdout.write(learned.as_code() if as_code else learned.as_latex())
-        return 0
-    if simplest:
-        return _simplest(loaded, task, folder, json, sequences or _SIMPLEST_SEQUENCES, seed)
-    from ridgeformer.analysis.explanation import explain_model
-
-    with Progress(1.0) as progress:
-        explanation = explain_model(
-            loaded, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
-        )
-    return _show(explanation, folder, json)
-
-
-def _task(model: LinearTransformer, noise: str | None, examples: int | None) -> Task:
-    """What to draw: as asked, else as the model was trained, else the defaults of `Task`."""
-    prior = None if noise is None else load_noise(noise)
-    if prior is not None and examples is not None:
-        return Task(model.dim, examples, prior)
-    from ridgeformer.analysis.algorithm import recorded_task
-
-    recorded = recorded_task(model) or Task()
-    return Task(model.dim, recorded.examples if examples is None else examples, prior or recorded.prior)
-
-
-def _show(explanation: Explanation, folder: Path | None, json: Path | None) -> int:
-    from ridgeformer.cli.explain_tables import print_explanation
-
-    console = output_console()
-    print_explanation(explanation, console)
-    if json is not None:
-        write_json(json, explanation.as_json())
-    if folder is not None:
-        from ridgeformer.plots.analysis_figures import all_figures
-
-        count = _save(all_figures(explanation), folder)
-        write_json(folder / "explanation.json", explanation.as_json())
-        learned = explanation.algorithm()
-        write_whole(folder / "algorithm.py", learned.as_code().encode())
-        write_whole(folder / "algorithm.tex", learned.as_latex().encode())
-        say(console, f"Files: {count} figures, explanation.json, algorithm.py, algorithm.tex in {folder}.")
+    elif simplest:
+        _simplest(loaded, task, folder, json, sequences or _SIMPLEST_SEQUENCES, seed)
+    else:
+        with terminal.Progress(1.0) as progress:
+            explanation = explain_model(
+                loaded, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
+            )
+        explain_tables.print_explanation(explanation)
+        terminal.write_json(json, explanation.as_json())
+        if folder is not None:
+            learned = explanation.algorithm()
+            texts = {"algorithm.py": learned.as_code(), "algorithm.tex": learned.as_latex()}
+            figures = analysis_figures.all_figures(explanation)
+            _write_files(folder, figures, "explanation.json", explanation.as_json(), texts)
     return 0
 
 
 def _check(
     model: LinearTransformer | None, examples: int | None, folder: Path | None, json: Path | None, seed: int
 ) -> int:
-    from ridgeformer.analysis.explanation import plain
-    from ridgeformer.cli.explain_tables import print_checks
-    from ridgeformer.theory import run_checks
-
-    checks = run_checks(seed, model, examples)
-    console = output_console()
-    print_checks(checks, console)
-    if json is not None:
-        write_json(json, plain(checks))
+    checks = theory.run_checks(seed, model, examples)
+    explain_tables.print_checks(checks)
+    terminal.write_json(json, checks)
     if folder is not None:
-        from ridgeformer.plots.theory_figures import theory_figures
-        from ridgeformer.theory import theory_curves
-
-        with Progress(1.0) as progress:
-            curves = theory_curves(seed, model, examples, progress.show)
-        count = _save(theory_figures(curves), folder)
-        write_json(folder / "theory.json", {"checks": plain(checks), "curves": plain(curves)})
-        say(console, f"Files: {count} figures, theory.json in {folder}.")
+        with terminal.Progress(1.0) as progress:
+            curves = theory.theory_curves(seed, model, examples, progress.show)
+        record = {"checks": checks, "curves": curves}
+        _write_files(folder, theory_figures.theory_figures(curves), "theory.json", record)
     return 0 if all(check.passed for check in checks) else 1
 
 
 def _simplest(
     model: LinearTransformer, task: Task, folder: Path | None, json: Path | None, sequences: int, seed: int
-) -> int:
-    from ridgeformer.analysis.explanation import plain
-    from ridgeformer.analysis.few_constants import simplest
-    from ridgeformer.baselines import BASELINES
-    from ridgeformer.cli.explain_tables import print_simplest
-
+) -> None:
     references = {BASELINES[name].label: BASELINES[name].make(task) for name in ("adarr", "bayes")}
-    with Progress(1.0) as progress:
-        descriptions = simplest(
+    with terminal.Progress(1.0) as progress:
+        descriptions = simplest_descriptions(
             model, task, sequences=sequences, seed=seed, references=references, on_stage=progress.show
         )
-    print_simplest(descriptions, output_console())
-    if json is not None:
-        write_json(json, plain(descriptions))
+    explain_tables.print_simplest(descriptions)
+    terminal.write_json(json, descriptions)
     if folder is not None:
-        from ridgeformer.plots.analysis_figures import ladder_figure
-
-        write_json(folder / "simplest.json", plain(descriptions))
-        _save({"simplest": ladder_figure(descriptions)}, folder)
-    return 0
+        figures = {"simplest": analysis_figures.ladder_figure(descriptions)}
+        _write_files(folder, figures, "simplest.json", descriptions)
 
 
-def _save(figures: Mapping[str, Any], folder: Path) -> int:
-    """Write figures, each in two formats; how many files that makes."""
-    from ridgeformer.plots.render import save_figure
+def _write_files(
+    folder: Path, figures: Mapping[str, Any], name: str, record: Any, texts: Mapping[str, str] | None = None
+) -> None:
+    """Figures, each in two formats, a record under its name and texts under theirs."""
+    from ridgeformer.plots.render import save_figure  # brings in matplotlib
 
-    return sum(len(save_figure(figure, folder, name)) for name, figure in figures.items())
+    count = sum(len(save_figure(figure, folder, stem)) for stem, figure in figures.items())
+    terminal.write_json(folder / name, record)
+    for file, text in (texts or {}).items():
+        write_whole(folder / file, text.encode())
+    terminal.say(f"Files: {count} figures, {', '.join([name, *(texts or {})])} in {folder}.")

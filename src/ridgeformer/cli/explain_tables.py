@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from ridgeformer.analysis.ablation import Ablation
@@ -22,31 +21,30 @@ from ridgeformer.theory import Check
 _DIGITS = 3  # of losses by bands of noise: so many columns of them fit 80 characters
 
 
-def print_explanation(explanation: Explanation, console: Console) -> None:
+def print_explanation(explanation: Explanation) -> None:
     """All tables, with a sentence where a table needs one."""
     model, task, total = explanation.model, explanation.task, explanation.loss.total
     shape = f"{model.kind}, layers: {model.layers}, heads: {model.heads}, d = {model.dim}"
     loss = error_text(total.adjusted_loss, total.standard_error)
     say(
-        console,
         f"{explanation.label}: {shape}. Adjusted loss {loss}, median {number_text(total.median)}, largest "
         f"{number_text(total.maximum)}, on {explanation.sequences:,} fresh sequences with σ ~ {task.prior.spec}, "
         f"n = {task.examples}, seed {explanation.seed}.{_training(explanation)}",
     )
     if total.tail_dominated:
-        say(console, f"The worst 1 % of them make up {total.top_share:.0%} of this loss: do not trust its mean.")
-    say(console, f"In short. {_in_short(explanation)}\n")
-    _omega(explanation, console)
-    _diagonal(explanation, console)
+        say(f"The worst 1 % of them make up {total.top_share:.0%} of this loss: do not trust its mean.")
+    say(f"In short. {_in_short(explanation)}\n")
+    _omega(explanation)
+    _diagonal(explanation)
     heads = ["layer", "all", *_names(explanation.bands)]
     losses = [[str(layer), *_losses(measured)] for layer, measured in enumerate(explanation.progress, 1)]
-    _print(console, "Adjusted loss of what the model would say after each layer", heads, losses)
-    _implied(explanation, console)
-    _filters(explanation, console)
-    _steps(explanation, console)
-    _momentum(explanation, console)
+    _print("Adjusted loss of what the model would say after each layer", heads, losses)
+    _implied(explanation)
+    _filters(explanation)
+    _steps(explanation)
+    _momentum(explanation)
     if explanation.ablations is not None:
-        print_ablations(explanation.ablations, explanation.bands, console, explanation.diagonal is not None)
+        print_ablations(explanation.ablations, explanation.bands, explanation.diagonal is not None)
 
 
 def _training(explanation: Explanation) -> str:
@@ -84,7 +82,7 @@ def _in_short(explanation: Explanation) -> str:
     return " ".join(sentences)
 
 
-def _omega(explanation: Explanation, console: Console) -> None:
+def _omega(explanation: Explanation) -> None:
     omega, units, dead = explanation.omega, natural_units(explanation.task), inert(len(explanation.omega))
     heads, own, in_units = ["layer", *(f"ω_{name}" for name in OMEGAS)], [], []
     for layer, (row, inactive) in enumerate(zip(omega, dead, strict=True), 1):
@@ -95,17 +93,16 @@ def _omega(explanation: Explanation, console: Console) -> None:
     if explanation.diagonal is not None:
         title, heads = "ω of the nearest diagonal layers", [*heads, "share of the layer"]
         own = [[*cells, f"{share:.1%}"] for cells, share in zip(own, explanation.fit.shares, strict=True)]
-    _print(console, title, heads, own, "In brackets: does nothing in the last layer.")
-    _print(console, "The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads[:5], in_units)
+    _print(title, heads, own, "In brackets: does nothing in the last layer.")
+    _print("The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads[:5], in_units)
 
 
-def _diagonal(explanation: Explanation, console: Console) -> None:
+def _diagonal(explanation: Explanation) -> None:
     stand_in = explanation.diagonal
     if stand_in is None:
         return
     projected, fitted = stand_in.projected.total, stand_in.fitted.total
     say(
-        console,
         f"The diagonal model with these ω explains {share_text(stand_in.function_share)} of ŵ (median gap "
         f"{stand_in.median_gap:.1%}) and has a loss of {number_text(projected.adjusted_loss)} (median "
         f"{number_text(projected.median)}); with its ω fitted to ŵ, it explains {share_text(stand_in.fitted_share)} "
@@ -118,10 +115,10 @@ def _diagonal(explanation: Explanation, console: Console) -> None:
         numbers = [f"{number:.3g}" for number in (part.norm, *part.diagonal)]
         ranks = [f"{part.diagonal_share:.1%}", str(part.rank), str(part.effective_rank)]
         rows.append([f"{part.matrix}, layer {part.layer}, head {part.head}", *numbers, *ranks, f"{values} …"])
-    _print(console, "P and Q, as a diagonal and a remainder of least nuclear norm", heads, rows)
+    _print("P and Q, as a diagonal and a remainder of least nuclear norm", heads, rows)
 
 
-def _implied(explanation: Explanation, console: Console) -> None:
+def _implied(explanation: Explanation) -> None:
     bands, implied = explanation.bands, explanation.implied
     names = {"true σ": "sigma", "AdaRR": "ada", "posterior mean": "bayes"}
     rows = [[name, *(number_text(getattr(r, field)) for r in implied.references)] for name, field in names.items()]
@@ -134,19 +131,19 @@ def _implied(explanation: Explanation, console: Console) -> None:
     pairs = ", ".join(f"{value:.3f} with {name}" for name, value in implied.correlations.items())
     title = "√v of the ridge regression nearest to ŵ: the noise the model acts on (medians)"
     note = f"Rank correlation after the last layer: {pairs}."
-    _print(console, title, ["", *_names(bands)], [*rows, ["distance from ridge", *distances]], note)
+    _print(title, ["", *_names(bands)], [*rows, ["distance from ridge", *distances]], note)
 
 
-def _filters(explanation: Explanation, console: Console) -> None:
+def _filters(explanation: Explanation) -> None:
     filters = explanation.filters
     rows = [[str(part.layer), f"{part.common_share:.2%}", f"{part.band_share:.2%}"] for part in filters.layers]
     exact = filters.exact_difference
     note = "" if exact is None else f"From the polynomial of its ω, ŵ differs by {exact:.1e} (exact)."
     title = "ŵ as a filter of α in the eigenbasis of Σ: share of ŵ explained"
-    _print(console, title, ["layer", "one f(s)", "one a band"], rows, note)
+    _print(title, ["layer", "one f(s)", "one a band"], rows, note)
 
 
-def _steps(explanation: Explanation, console: Console) -> None:
+def _steps(explanation: Explanation) -> None:
     ends = dict.fromkeys((explanation.bands[0].label, explanation.bands[-1].label))  # one, if there is one band
     heads = [f"{what}, σ in {band}" for what in ("step", "factor") for band in ends]
     rows = []
@@ -155,53 +152,48 @@ def _steps(explanation: Explanation, console: Console) -> None:
         cells = [number_text(getattr(steps[band], name)) for name in ("step", "rescaling") for band in ends]
         rows.append([str(layer), *cells, f"{min(step.alignment for step in steps.values()):.2f}"])
     title = "Gradient steps (times n) and factors 1 + δ of w, with little and much noise"
-    note = (
-        "Alignment: cosine of the step with steepest descent. In layer 1 w is still zero: its factor acts on a alone."
-    )
-    _print(console, title, ["layer", *heads, "least alignment"], rows, note)
+    alignment = "Alignment: cosine of the step with steepest descent."
+    note = f"{alignment} In layer 1 w is still zero: its factor acts on a alone."
+    _print(title, ["layer", *heads, "least alignment"], rows, note)
 
 
-def _momentum(explanation: Explanation, console: Console) -> None:
+def _momentum(explanation: Explanation) -> None:
     if explanation.momentum is None:
-        say(console, "Momentum (Lemma 4.4) is defined for diag and gdpp models only: a full model has no ω.\n")
+        say("Momentum (Lemma 4.4) is defined for diag and gdpp models only: a full model has no ω.\n")
         return
     heads = ["layer", "gradient Π g", "momentum Φ u", "rescaling s w", "gathered Γ g (u)", "decay Λ u (u)"]
-    rows = []
-    for term in explanation.momentum:
-        sizes = term.gradient, term.momentum, term.rescaling, term.gathered, term.decay
-        rows.append([str(term.layer), *(f"{size:.3f}" for size in sizes)])
-    _print(console, "Terms of Lemma 4.4, over the size of w (u) after the layer", heads, rows)
+    names = ("gradient", "momentum", "rescaling", "gathered", "decay")
+    rows = [[str(term.layer), *(f"{getattr(term, name):.3f}" for name in names)] for term in explanation.momentum]
+    _print("Terms of Lemma 4.4, over the size of w (u) after the layer", heads, rows)
 
 
-def print_ablations(ablations: Sequence[Ablation], bands: Sequence[Band], console: Console, full: bool = False) -> None:
+def print_ablations(ablations: Sequence[Ablation], bands: Sequence[Band], full: bool = False) -> None:
     """Losses with parts switched off, as they are and after fitting the rest again."""
     heads = ["", "median", "all", *_names(bands)]
-    alone = [[part.label, _median(part.alone), *_losses(part.alone)] for part in ablations if not part.inert]
+    alone = [[part.label, *_losses(part.alone, median=True)] for part in ablations if not part.inert]
     unchanged = ", ".join(part.label for part in ablations if part.inert)
     notes = [f"Unchanged, for nothing reads it: {unchanged}."] if unchanged else []
     if full:
         notes.append("In a full model these are the blocks A, b, c and δ of a layer, of which ω are the diagonal part.")
-    _print(console, "Adjusted loss with parts switched off, all else as it is", heads, alone, " ".join(notes))
+    _print("Adjusted loss with parts switched off, all else as it is", heads, alone, " ".join(notes))
     again = [(part.label, part.refitted) for part in ablations if part.refitted is not None]
     if again:
-        refitted = [[label, _median(measured), *_losses(measured)] for label, measured in again]
+        refitted = [[label, *_losses(measured, median=True)] for label, measured in again]
         title = "The same with all else fitted again, to be compared with nothing switched off"
-        _print(console, title, heads, refitted)
+        _print(title, heads, refitted)
 
 
-def _median(measured: Measured) -> str:
-    return number_text(measured.total.median, _DIGITS)
-
-
-def _losses(measured: Measured) -> list[str]:
-    return [number_text(each.adjusted_loss, _DIGITS) for each in (measured.total, *measured.bands)]
+def _losses(measured: Measured, median: bool = False) -> list[str]:
+    """Of all contexts and of each band; the median of all first, if wanted."""
+    losses = [each.adjusted_loss for each in (measured.total, *measured.bands)]
+    return [number_text(loss, _DIGITS) for loss in ([measured.total.median] if median else []) + losses]
 
 
 def _names(bands: Sequence[Band]) -> list[str]:
     return [f"σ in {band.label}" for band in bands]
 
 
-def print_checks(checks: Sequence[Check], console: Console) -> None:
+def print_checks(checks: Sequence[Check]) -> None:
     """Every result of the theory, held against numbers."""
     rows: list[list[str | Text]] = []
     for check in checks:
@@ -209,15 +201,16 @@ def print_checks(checks: Sequence[Check], console: Console) -> None:
         measured = f"{check.measured:.2g} {check.relation} {check.bound:.2g}"
         rows.append([check.name, measured, verdict, check.statement])
     heads = ["result", "measured", "", "statement"]
-    _print(console, "The paper's theory, held against numbers", heads, rows, words=(0, 3))
+    print_table("The paper's theory, held against numbers", heads, rows, words=(0, 3))
+    say("")
     failed = [check for check in checks if not check.passed]
-    say(console, f"{len(checks) - len(failed)} of {len(checks)} hold.")
+    say(f"{len(checks) - len(failed)} of {len(checks)} hold.")
     for check in failed:
         finite = math.isfinite(check.measured)
-        say(console, f"{check.name}: {'' if finite else 'not finite, for the model explodes; '}{check.detail}.")
+        say(f"{check.name}: {'' if finite else 'not finite, for the model explodes; '}{check.detail}.")
 
 
-def print_simplest(simplest: Simplest, console: Console) -> None:
+def print_simplest(simplest: Simplest) -> None:
     """Descriptions by their number of constants."""
     trained, best = simplest.trained, simplest.best
     rows, ends = [["trained", str(simplest.trained_constants), *_tail(simplest, trained)]], [True]
@@ -230,12 +223,12 @@ def print_simplest(simplest: Simplest, console: Console) -> None:
     rows += [[name, "", *_tail(simplest, evaluation)] for name, evaluation in simplest.references.items()]
     title = f"Descriptions in few constants, {trained.sequences:,} fresh sequences, σ ~ {simplest.task.prior.spec}"
     heads = ["description", "constants", "loss ± s.e.", "of trained", "p99", "largest", "worst 1 %"]
-    print_table(console, title, heads, rows, words=(0, 1), ends=ends + [False] * (len(rows) - len(ends)))
+    print_table(title, heads, rows, words=(0, 1), ends=ends + [False] * (len(rows) - len(ends)))
     if best is None:
-        say(console, f"None comes within {TOLERANCE:.0%} of the trained model.")
+        say(f"None comes within {TOLERANCE:.0%} of the trained model.")
         return
     constants = ", ".join(f"{name} = {value:.5g}" for name, value in best.constants.items())
-    say(console, f"Fewest within {TOLERANCE:.0%}: {best.name}, with {constants}. {best.statement}")
+    say(f"Fewest within {TOLERANCE:.0%}: {best.name}, with {constants}. {best.statement}")
 
 
 def _tail(simplest: Simplest, evaluation: Evaluation) -> list[str]:
@@ -245,14 +238,7 @@ def _tail(simplest: Simplest, evaluation: Evaluation) -> list[str]:
     return [loss, f"{ratio:.3f}" if ratio < 100 else "", *tail]
 
 
-def _print(
-    console: Console,
-    title: str,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str | Text]],
-    note: str = "",
-    words: Sequence[int] = (0,),
-) -> None:
+def _print(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
     """A table with a note and an empty line after it."""
-    print_table(console, title, heads, rows, words)
-    say(console, f"{note}\n" if note else "")
+    print_table(title, heads, rows)
+    say(f"{note}\n" if note else "")

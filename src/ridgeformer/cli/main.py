@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -14,16 +15,10 @@ import tyro
 
 from ridgeformer import kernels
 from ridgeformer._version import __version__
-from ridgeformer.cli.bench import bench
-from ridgeformer.cli.evaluate import evaluate
-from ridgeformer.cli.explain import explain
-from ridgeformer.cli.report import report
-from ridgeformer.cli.reproduce import reproduce
-from ridgeformer.cli.terminal import ERRORS, say
-from ridgeformer.cli.train import PRIORS, train_command
-from ridgeformer.cli.zoo import zoo
+from ridgeformer.cli import terminal
 from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 
+_COMMANDS = ("train", "evaluate", "explain", "reproduce", "report", "zoo", "bench")
 _WRONG, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # the last two are what a shell gives for Ctrl-C and a closed pipe
 _FORMER_FLAGS = {"--model": "--kind", "--models": "--kinds", "--context": "--examples"}
 """Flags that had another name, which still works."""
@@ -54,23 +49,8 @@ def _run(arguments: list[str]) -> int:
             sys.stdout.write(f"ridgeformer {__version__}\n")
             return 0
         arguments = _present_flags(arguments)
-        commands: dict[str, Callable[..., int]] = {
-            "train": train_command(arguments),
-            "evaluate": evaluate,
-            "explain": explain,
-            "reproduce": reproduce,
-            "report": report,
-            "zoo": zoo,
-            "bench": bench,
-        }
-        with _watching_compilation(), PRIORS:
-            code: int = tyro.extras.subcommand_cli_from_dict(
-                commands,
-                prog="ridgeformer",
-                description="Linear transformers that solve noisy regressions in their context.",
-                args=arguments,
-            )
-        return code
+        with _watching_compilation(), terminal.PRIORS:
+            return _parse(arguments) or 0
     except SystemExit as left:  # after --help, and what tyro cannot parse
         return left.code if isinstance(left.code, int) else _WRONG
     except InterruptedRunError as stopped:
@@ -79,6 +59,28 @@ def _run(arguments: list[str]) -> int:
         return _complain(str(wrong))
     except KeyboardInterrupt:
         return _complain("interrupted.", _INTERRUPTED)
+
+
+def _parse(arguments: list[str]) -> int | None:
+    """Run the command that comes first. Only its file is imported: just help and mistakes need those of all."""
+    if arguments and arguments[0] in _COMMANDS:
+        name, *rest = arguments
+        code: int | None = tyro.cli(_command(name, rest), prog=f"ridgeformer {name}", args=rest)
+        return code
+    tyro.extras.subcommand_cli_from_dict(
+        {name: _command(name, arguments) for name in _COMMANDS},
+        prog="ridgeformer",
+        description="Linear transformers that solve noisy regressions in their context.",
+        args=arguments,
+    )
+    return 0
+
+
+def _command(name: str, arguments: Sequence[str]) -> Callable[..., int | None]:
+    module = importlib.import_module(f"ridgeformer.cli.{name}")
+    command: Callable[..., int | None]
+    command = module.train_command(arguments) if name == "train" else getattr(module, name)
+    return command
 
 
 def _present_flags(arguments: list[str]) -> list[str]:
@@ -117,14 +119,14 @@ def _watching_compilation() -> Iterator[None]:
     def note(begins: bool) -> None:
         nonlocal compiling, told
         compiling = begins
-        if begins and not told and ERRORS.is_terminal:
+        if begins and not told and terminal.ERRORS.is_terminal:
             told = True
-            say(ERRORS, "compiling, about 10 s, once")
+            terminal.warn("compiling, about 10 s, once")
 
     def listen() -> None:
         while heard := os.read(reading, 1):
             if compiling and heard[0] == signal.SIGINT:
-                ERRORS.show_cursor(True)
+                terminal.ERRORS.show_cursor(True)
                 os._exit(_complain("interrupted.", _INTERRUPTED))
         os.close(reading)
 

@@ -7,16 +7,18 @@ from typing import Annotated
 
 import tyro
 
-from ridgeformer.cli.terminal import Folder, Progress, argument, output_console, say
+from ridgeformer.cli import terminal
+from ridgeformer.plots import FIGURES
+from ridgeformer.reproduction.results import read_results
 
 
 def report(
     results: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RESULTS")]] = Path("reproduction"),
-    out: Folder = None,
+    out: terminal.Folder = None,
     formats: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FORMAT…")] = ("pdf", "svg", "png"),
-    figures: Annotated[tuple[str, ...], argument("NAME…")] = (),
+    figures: Annotated[tuple[str, ...], terminal.argument("NAME…")] = (),
     page: bool = True,
-) -> int:
+) -> None:
     """Draw the paper's figures 1 to 7 and ours from a results folder, and write one page with everything (20 seconds).
 
     Nothing is trained or measured: 'ridgeformer reproduce' made the records that are drawn. Our figures are bayes (loss
@@ -30,23 +32,20 @@ def report(
         figures: Only these, of those named above; all that can be drawn unless given.
         page: Write the page, index.html, too.
     """
-    from ridgeformer.plots import FIGURES
-    from ridgeformer.plots.render import draw_all
-    from ridgeformer.reproduction.results import read_results
+    from ridgeformer.plots.render import draw_all  # brings in matplotlib
 
     records = read_results(results)
-    folder, console = results / "report" if out is None else out, output_console()
-    with Progress(len(figures or FIGURES)) as progress:
+    folder = results / "report" if out is None else out
+    with terminal.Progress(len(figures or FIGURES)) as progress:
         written = draw_all(
             records, folder, formats, figures or None, lambda name: progress.begin(f"figure {name}", 1.0)
         )
     for figure in written:
         for note in figure.notes:
-            say(console, f"Figure {figure.name}: {note}")
+            terminal.say(f"Figure {figure.name}: {note}")
     names = ", ".join(figure.name for figure in written if figure.paths)
-    say(console, f"Figures {names} as {', '.join(formats)} in {folder}", to_copy=True)
+    terminal.say(f"Figures {names} as {', '.join(formats)} in {folder}", to_copy=True)
     if page:
         from ridgeformer.page import write_page
 
-        say(console, f"Page: {write_page(results, folder)}", to_copy=True)
-    return 0
+        terminal.say(f"Page: {write_page(results, folder)}", to_copy=True)

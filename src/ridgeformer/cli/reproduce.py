@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 from rich.text import Text
@@ -14,21 +14,26 @@ from ridgeformer.cli import terminal
 from ridgeformer.cli.report import report as write_report
 from ridgeformer.cli.train import run_training
 from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError, whole_number
+from ridgeformer.reproduction.baseline_check import measure_baselines
+from ridgeformer.reproduction.cells import PRIORS, Cell, beyond_cells, grid_cells, zoo_name
+from ridgeformer.reproduction.claims import ClaimsRecord, check_claims
+from ridgeformer.reproduction.grid import GridEvent, train_grid
+from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
+from ridgeformer.reproduction.table1 import Entry, Table1, header, measure_table1, number, row_name
 from ridgeformer.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from ridgeformer.core.model import LinearTransformer
-    from ridgeformer.reproduction.cells import Cell
-    from ridgeformer.reproduction.grid import GridEvent
-    from ridgeformer.reproduction.table1 import Entry, Table1
+from ridgeformer.training.recipes import SHALLOW
+from ridgeformer.training.run_directory import RunDirectory
+from ridgeformer.zoo import load, zoo_names
 
 _LIVE = TrainConfig(kind="diag", layers=4, noise="uniform:5", sequences=100_000)
 """The model that is trained before the user's eyes when the others come from the zoo: some fifteen seconds."""
 _SEEDS = (0, 1, 2, 3, 4)
 _OUT = Path("reproduction")
+_COLOURS = {"better": "green", "worse": "red", "equal": "default", "": "default"}  # than printed
 
 
 def reproduce(
@@ -44,7 +49,7 @@ def reproduce(
     workers: terminal.Count = None,
     report: bool = True,
     json: terminal.File = None,
-) -> int:
+) -> None:
     """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
 
     The models are those that come with the package, and one is trained live. With --train all of them are trained
@@ -65,15 +70,14 @@ def reproduce(
         report: Also measure what the figures show, draw them, and write the page.
         json: Also write the result of --baselines as JSON; that of the others is in --out.
     """
-    from ridgeformer.reproduction.cells import PRIORS, beyond_cells, grid_cells
-
     whole_number("sequences", sequences, 2)
     if baselines:
         others = {"--train": train, "--kinds": kinds != tuple(KINDS), "--layers": layers, "--columns": columns}
         others |= {"--seeds": seeds != _SEEDS, "--no-beyond": not beyond, "--out": out != _OUT}
         others |= {"--workers": workers is not None, "--no-report": not report}
         terminal.refuse("--baselines measures all baselines and no models", others)
-        return _baselines(sequences, json)
+        _baselines(sequences, json)
+        return
     terminal.refuse("Without --baselines the records are JSON files in --out", {"--json": json})
     if workers is not None:
         whole_number("workers", workers, 1)
@@ -91,20 +95,22 @@ def reproduce(
         _train_live(runs)
     table = _measure(models, columns or PRIORS, sequences)
     _write(table, out)
-    _judge(table, models, out)
+    claims = check_claims(table, models)
+    terminal.write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
+    for claim in claims:
+        terminal.say(f"{claim.verdict}: {claim.statement} {claim.numbers}")
     if report:
-        _make_records(models, runs, out, sequences)
+        with terminal.Progress(RECORD_PARTS) as progress:
+            make_records(
+                models, runs, out, sequences, on_stage=lambda name, parts: progress.stage(f"measuring {name}", parts)
+            )
         write_report(out)
-    return 0
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
 def _train(cells: Sequence[Cell], runs: Path, workers: int | None) -> dict[Cell, LinearTransformer]:
-    from ridgeformer.reproduction.grid import train_grid
-    from ridgeformer.zoo import load
-
     with GridDisplay(cells) as display:
         failed = train_grid(cells, runs, display.show_event, workers)
     if failed:
@@ -114,33 +120,26 @@ def _train(cells: Sequence[Cell], runs: Path, workers: int | None) -> dict[Cell,
 
 
 def _from_zoo(cells: Sequence[Cell]) -> dict[Cell, LinearTransformer]:
-    from ridgeformer.zoo import load, zoo_names
-
     present = [cell for cell in cells if cell.name in zoo_names()]
     if not present:
         raise InputError(f"The zoo has no {cells[0].name}; train it with: ridgeformer reproduce --train")
     if len(present) < len(cells):
         missing = f"{len(cells) - len(present)} of these {len(cells)} models are not in the zoo"
-        terminal.say(terminal.output_console(), f"{missing}; 'ridgeformer reproduce --train' makes them.")
+        terminal.say(f"{missing}; 'ridgeformer reproduce --train' makes them.")
     return {cell: load(cell.name) for cell in present}
 
 
 def _train_live(runs: Path) -> None:
     """Train one model, or go on with it where it was stopped."""
-    from ridgeformer.reproduction.cells import zoo_name
-    from ridgeformer.training.run_directory import RunDirectory
-
     directory = RunDirectory(runs / zoo_name(_LIVE.kind, _LIVE.layers, _LIVE.noise_spec))
     begun = directory.exists() and directory.config() == _LIVE and not directory.result.exists()
     doing = "Going on with" if begun else "Training"
-    terminal.say(terminal.output_console(), f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
+    terminal.say(f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
     run_training(_LIVE, directory.path, resume=begun, overwrite=not begun)
 
 
 def expected_seconds(cell: Cell) -> float:
     """Of one core, roughly, for the estimate of the time left; measured on a Xeon of 2023."""
-    from ridgeformer.training.recipes import SHALLOW
-
     if cell.kind == "gdpp" or cell.noise == "uniform:0":
         return 3.0
     if cell.kind == "diag":
@@ -166,7 +165,7 @@ class GridDisplay(terminal.Progress):
         if event.what == "kept":
             self._kept += self._expected[name]
         if event.what == "failed":
-            terminal.say(terminal.ERRORS, f"ridgeformer: {name}: {event.message}")
+            terminal.warn(f"ridgeformer: {name}: {event.message}")
         running = ", ".join(name for name, share in self._shares.items() if share < 1)
         done = sum(share * self._expected[name] for name, share in self._shares.items())
         self.show(running or "grid", done, self._kept)
@@ -176,32 +175,16 @@ class GridDisplay(terminal.Progress):
 
 
 def _measure(models: dict[Cell, LinearTransformer], columns: Sequence[str], sequences: int) -> Table1:
-    from ridgeformer.reproduction.table1 import measure_table1
-
     with terminal.Progress(sequences * len(columns)) as progress:
-        stages = {}
 
         def on_chunk(noise: str, done: int) -> None:
-            if noise not in stages:
-                stages[noise] = progress.stage(f"measuring {noise}", sequences)
-            stages[noise](done)
+            progress.show(f"measuring {noise}", sequences * columns.index(noise) + done)
 
         return measure_table1(models, columns, sequences, on_chunk=on_chunk)
 
 
-def _make_records(models: dict[Cell, LinearTransformer], runs: Path, out: Path, sequences: int) -> None:
-    """What the figures and the page are drawn from."""
-    from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
-
-    with terminal.Progress(RECORD_PARTS) as progress:
-        make_records(
-            models, runs, out, sequences, on_stage=lambda name, parts: progress.stage(f"measuring {name}", parts)
-        )
-
-
 def _write(table: Table1, out: Path) -> None:
-    from ridgeformer.reproduction.table1 import header, row_name
-
+    """The table in four forms as files; on the terminal ours over the paper's, the best of a column in bold."""
     texts = {
         "json": json_module.dumps(table.as_json(), indent=1) + "\n",
         "csv": table.as_csv(),
@@ -210,12 +193,15 @@ def _write(table: Table1, out: Path) -> None:
     }
     for suffix, text in texts.items():
         write_whole(out / f"table1.{suffix}", text.encode())
-    console = terminal.output_console()
-    heads = ["", *map(header, table.columns)]
-    terminal.print_table(console, "", heads, [[row[0], *map(Text.from_markup, row[1:])] for row in _table1_rows(table)])
+
+    def cell(entry: Entry, best: bool) -> str:
+        text = f"[{'bold ' if best else ''}{_COLOURS[entry.verdict]}]{number(entry.adjusted_loss)}[/]"
+        return text + (f"\n[dim]{entry.printed:g}[/]" if entry.printed is not None else "")
+
+    rows = [[Text(name), *map(Text.from_markup, cells)] for name, *cells in table.texts(cell)]
+    terminal.print_table("", ["", *map(header, table.columns)], rows)
     verdicts = table.verdicts()
     terminal.say(
-        console,
         f"Adjusted loss on {table.sequences:,} fresh sequences each, the paper's number below ours. Of "
         f"{sum(map(len, verdicts.values()))} trained models {len(verdicts['better'])} are better than printed, "
         f"{len(verdicts['equal'])} equal to the printed digits, {len(verdicts['worse'])} worse.",
@@ -223,43 +209,16 @@ def _write(table: Table1, out: Path) -> None:
     for entry in verdicts["worse"]:
         name = row_name(*entry.row)
         loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
-        terminal.say(console, f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
+        terminal.say(f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
     written = ", ".join(str(out / f"table1.{suffix}") for suffix in texts)
-    terminal.say(console, f"Written: {written}", to_copy=True)
+    terminal.say(f"Written: {written}", to_copy=True)
 
 
-def _table1_rows(table: Table1) -> list[list[str]]:
-    """Ours over the paper's; green where better than printed, red where worse, bold for the best of a column."""
-    from ridgeformer.reproduction.table1 import number
-
-    colours = {"better": "green", "worse": "red", "equal": "default", "": "default"}
-
-    def cell(entry: Entry, best: bool) -> str:
-        text = f"[{'bold ' if best else ''}{colours[entry.verdict]}]{number(entry.adjusted_loss)}[/]"
-        return text + (f"\n[dim]{entry.printed:g}[/]" if entry.printed is not None else "")
-
-    return table.texts(cell)
-
-
-def _judge(table: Table1, models: dict[Cell, LinearTransformer], out: Path) -> None:
-    """The paper's claims, on the terminal and as a record."""
-    from ridgeformer.reproduction.claims import ClaimsRecord, check_claims
-
-    claims = check_claims(table, models)
-    terminal.write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
-    for claim in claims:
-        terminal.say(terminal.output_console(), f"{claim.verdict}: {claim.statement} {claim.numbers}")
-
-
-def _baselines(sequences: int, json: Path | None) -> int:
-    from ridgeformer.reproduction.baseline_check import measure_baselines
-
+def _baselines(sequences: int, json: Path | None) -> None:
     terminal.check_files(json)
     with terminal.ERRORS.status("tuning baselines") as status:
         measured = measure_baselines(sequences, on_stage=status.update)
     cells, limits = measured.tables()
-    terminal.print_table(terminal.output_console(), *cells, words=(0, 1, 6))
-    terminal.print_table(terminal.output_console(), *limits, words=(0, 3))
-    if json is not None:
-        terminal.write_json(json, measured.as_json())
-    return 0
+    terminal.print_table(*cells, words=(0, 1, 6))
+    terminal.print_table(*limits, words=(0, 3))
+    terminal.write_json(json, measured.as_json())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,6 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ridgeformer.core.distributions import NoisePrior, load_noise
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, shortened
 
@@ -33,6 +35,23 @@ Folder = Annotated[Path | None, argument("DIR")]
 Spec = Annotated[str | None, argument("SPEC")]
 Count = Annotated[int | None, argument("N")]
 
+PRIORS = tyro.constructors.ConstructorRegistry()
+"""Tells tyro how to read the noise prior of a `TrainConfig`."""
+
+
+@PRIORS.primitive_rule
+def _prior_rule(kind: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    if kind.type != NoisePrior | str:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="SPEC",
+        instance_from_str=lambda texts: load_noise(texts[0]),
+        is_instance=lambda value: True,
+        str_from_instance=lambda prior: [prior if isinstance(prior, str) else prior.spec],
+    )
+
+
 ERRORS = Console(stderr=True)
 """Progress and complaints; one console, so that a line printed while a bar is drawn does not break it."""
 _PIPE_WIDTH = 180  # columns of the widest table, that of the default shifts
@@ -45,19 +64,24 @@ _PLAIN_SECONDS = 10.0  # between lines when there is no terminal to draw a bar o
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def output_console(pipe_width: int = _PIPE_WIDTH) -> Console:
+def output_console() -> Console:
     """Standard output; at full width when it is a file or a pipe, unless COLUMNS says how wide it is."""
     console = Console()
-    return console if console.is_terminal or os.environ.get("COLUMNS") else Console(width=pipe_width)
+    return console if console.is_terminal or os.environ.get("COLUMNS") else Console(width=_PIPE_WIDTH)
 
 
-def say(console: Console, text: str, to_copy: bool = False) -> None:
+def say(text: str, to_copy: bool = False, console: Console | None = None) -> None:
     """Print a sentence as it is; wrapped on a terminal, unless it has a path or a command ``to_copy`` in it."""
+    console = output_console() if console is None else console
     console.print(text, highlight=False, markup=False, soft_wrap=to_copy or not console.is_terminal)
 
 
+def warn(text: str) -> None:
+    """Print a sentence on stderr."""
+    say(text, console=ERRORS)
+
+
 def print_table(
-    console: Console,
     title: str,
     heads: Sequence[str],
     rows: Sequence[Sequence[str | Text]],
@@ -65,26 +89,25 @@ def print_table(
     styles: Sequence[str | None] = (),
     ends: Sequence[bool] = (),
 ) -> None:
-    """Print a table in which every number is whole, however narrow the console.
+    """Print a table in which every number is whole, however narrow the terminal.
 
     Columns in ``words`` hold words, which may be folded; all others hold numbers, which may not. Columns that do not
     fit beside the first one follow below it in a table of their own. ``styles`` are those of the rows; ``ends`` says
     after which of them a line is drawn.
     """
+    console = output_console()
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     widths = []
     for number, head in enumerate(heads):
         needed = max((line.cell_len for row in cells for line in row[number].split("\n")), default=0)
         folded = min(needed, _NARROWEST) if number in words else needed
         widths.append(max(folded, *(min(cell_len(word), _LONGEST_WORD) for word in head.split(" "))))
-    part, used = [0], widths[0] + _BORDER + 1
-    parts = [part]
+    parts = [[0]]
     for number in range(1, len(heads)):
-        if len(part) > 1 and used + widths[number] + _BORDER > console.width:
-            part, used = [0], widths[0] + _BORDER + 1
-            parts.append(part)
-        part.append(number)
-        used += widths[number] + _BORDER
+        used = 1 + sum(widths[place] + _BORDER for place in (*parts[-1], number))
+        if len(parts[-1]) > 1 and used > console.width:
+            parts.append([0])
+        parts[-1].append(number)
     for place, columns in enumerate(parts):
         table = Table(title=Text(title) if place == 0 and title else None)
         for number in columns:
@@ -171,10 +194,10 @@ class Progress:
                 self._bar.update(self._task, completed=done, description=text, left=left, refresh=now)
         elif since >= _PLAIN_SECONDS:
             self._shown = moment
-            say(ERRORS, f"{text}: {done / self._total:.0%} done{left and ', '}{left}")
+            warn(f"{text}: {done / self._total:.0%} done{left and ', '}{left}")
 
 
-# --- what is refused before any work is done --------------------------------------------------------------------------
+# --- what is refused before any work is done, and files to write ------------------------------------------------------
 
 
 def refuse(reason: str, flags: Mapping[str, object]) -> None:
@@ -193,38 +216,30 @@ def check_files(*files: Path | None) -> None:
             raise InputError(f"There is no folder {shortened(str(file.parent))} to write {file.name} in.")
         if file.exists() and not file.is_file():
             raise InputError(f"Cannot write {file}: it is not an ordinary file.")
-        _try_writing(file.parent, file)
+        with _writing(file):
+            tempfile.TemporaryFile(dir=file.parent).close()
 
 
-def make_folder(folder: Path) -> Path:
+def make_folder(folder: Path | None) -> Path | None:
     """The folder, made if it is not there, and tried."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failed:
-        raise InputError(f"Cannot write {folder}: {failed.strerror or failed}.") from failed
-    _try_writing(folder, folder)
+    if folder is not None:
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
     return folder
 
 
-def _try_writing(folder: Path, name: Path) -> None:
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        yield
     except OSError as failed:
-        raise InputError(f"Cannot write {name}: {failed.strerror or failed}.") from failed
+        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+def write_json(path: Path | None, value: Any) -> None:
+    """Write a value as a JSON file, if one is wanted; a number that is not finite is null."""
+    if path is not None:
+        from ridgeformer.analysis.explanation import plain  # which most commands do without
 
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as a JSON file, whole or not at all; a number that is not finite is null."""
-    write_whole(path, (json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        write_whole(path, (json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -9,47 +9,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import count, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import tyro
 
+from ridgeformer.baselines import Bayes
 from ridgeformer.cli import terminal
-from ridgeformer.core.distributions import NoisePrior, load_noise
+from ridgeformer.cli.evaluate import paper_loss
+from ridgeformer.core.distributions import load_noise
 from ridgeformer.core.validation import InputError
+from ridgeformer.evaluation import Evaluation, evaluate
+from ridgeformer.reproduction.cells import zoo_name
 from ridgeformer.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from ridgeformer.evaluation import Evaluation
-    from ridgeformer.training.stages import StepInfo
-    from ridgeformer.training.train import TrainResult
+from ridgeformer.training.recipes import stages_of
+from ridgeformer.training.run_directory import RunDirectory
+from ridgeformer.training.stages import StepInfo
+from ridgeformer.training.train import TrainResult, tensorboard_log, train
+from ridgeformer.zoo import load
 
 _BAYES_SEQUENCES = 16_384  # to show the Bayes limit within a percent or two after half a second
 
 
-PRIORS = tyro.constructors.ConstructorRegistry()
-"""Tells tyro how to read the noise prior of a `TrainConfig`."""
-
-
-@PRIORS.primitive_rule
-def _prior_rule(kind: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    if kind.type != NoisePrior | str:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="SPEC",
-        instance_from_str=lambda texts: load_noise(texts[0]),
-        is_instance=lambda value: True,
-        str_from_instance=lambda prior: [prior if isinstance(prior, str) else prior.spec],
-    )
-
-
-def train_command(arguments: Sequence[str]) -> Callable[..., int]:
+def train_command(arguments: Sequence[str]) -> Callable[..., None]:
     """The command; flags start from the settings in the file that --config names, if the arguments have it."""
-    default = _settings_from_file(arguments)
+    file, noise = (_value_of(flag, arguments) for flag in ("--config", "--noise"))
+    default = TrainConfig.from_file(Path(file), load_noise(noise) if noise else None) if file else TrainConfig()
     names = {f"--{field.name}" for field in fields(TrainConfig)}
     given = {flag for flag in (argument.partition("=")[0] for argument in arguments) if flag in names}
 
-    def train(
+    def command(
         settings: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = default,
         out: terminal.Folder = None,
         resume: terminal.Folder = None,
@@ -58,7 +46,7 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
         threads: terminal.Count = None,
         tensorboard: terminal.Folder = None,
         json: terminal.File = None,
-    ) -> int:
+    ) -> None:
         """Train one model, measure it on fresh sequences, and keep it.
 
         Args:
@@ -77,9 +65,9 @@ def train_command(arguments: Sequence[str]) -> Callable[..., int]:
             terminal.refuse("--resume goes on with a run where and as it is", chosen)
         elif overwrite and out is None:
             raise InputError("--overwrite replaces the run in --out: name that folder.")
-        return run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
+        run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
 
-    return train
+    return command
 
 
 def run_training(
@@ -90,52 +78,36 @@ def run_training(
     threads: int | None = None,
     tensorboard: Path | None = None,
     json: Path | None = None,
-) -> int:
+) -> None:
     """Train with a progress display, print the verdict and where the files are.
 
     To ``resume``, settings are those of the run in ``out``. Without ``out`` a new folder is chosen.
     """
-    from ridgeformer.training.run_directory import RunDirectory
-    from ridgeformer.training.train import train
-    from ridgeformer.zoo import load
-
     terminal.check_files(json)
     start = None if resume or config.start is None else load(config.start)  # refused before there is a folder
     out = _free_folder(config) if out is None else out
     config = RunDirectory(out).config(config.own_prior) if resume else config
     with contextlib.ExitStack() as stack:
         display = stack.enter_context(TrainingDisplay(config))
-        callbacks: list[Callable[[StepInfo], None]] = [display.show_step]
+        callbacks: list[Callable[[StepInfo], object]] = [display.show_step]
         if tensorboard is not None:
-            from ridgeformer.training.callbacks import TensorBoardLog
-
-            callbacks.append(stack.enter_context(TensorBoardLog(tensorboard)))
+            callbacks.append(stack.enter_context(tensorboard_log(tensorboard)))
         result = train(
             config,
             out=out,
             resume=resume,
             overwrite=overwrite,
             callbacks=callbacks,
-            on_message=lambda message: terminal.say(terminal.ERRORS, f"ridgeformer: {message}"),
+            on_message=lambda message: terminal.warn(f"ridgeformer: {message}"),
             threads=threads,
             given=start,
         )
     _print_result(config, result, display.bayes)
-    console = terminal.output_console()
     files = ", ".join(str(out / name) for name in ("model.safetensors", "result.json", "history.jsonl"))
-    terminal.say(console, f"Files: {files}", to_copy=True)
+    terminal.say(f"Files: {files}", to_copy=True)
     follow_up = f"ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile"
-    terminal.say(console, f"Try next: {follow_up}", to_copy=True)
-    if json is not None:
-        terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
-    return 0
-
-
-def _settings_from_file(arguments: Sequence[str]) -> TrainConfig:
-    file, noise = (_value_of(flag, arguments) for flag in ("--config", "--noise"))
-    if file is None:
-        return TrainConfig()
-    return TrainConfig.from_file(Path(file), None if noise is None else load_noise(noise))
+    terminal.say(f"Try next: {follow_up}", to_copy=True)
+    terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
@@ -149,8 +121,6 @@ def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
 
 def _free_folder(config: TrainConfig) -> Path:
     """A folder in runs that is not there yet, named like a model of the zoo: full-7-uniform-5, full-7-uniform-5-2."""
-    from ridgeformer.reproduction.cells import zoo_name
-
     name = zoo_name(config.kind, config.layers, config.noise_spec, config.seed, config.heads)
     name = re.sub(r"[^\w.+-]+", "-", name).strip("-")  # a prior of one's own may have any spec
     return next(
@@ -166,15 +136,11 @@ class TrainingDisplay(terminal.Progress):
     """
 
     def __init__(self, config: TrainConfig) -> None:
-        from ridgeformer.baselines import Bayes
-        from ridgeformer.evaluation import evaluate
-        from ridgeformer.training.recipes import stages_of
-
         stages = stages_of(config)
         self._sampled = {stage.name for stage in stages if getattr(stage, "objective", "exact") == "sampled"}
         self._name = f"{config.kind}, {config.layers} layers, {config.noise_spec}"
         self.bayes = evaluate(Bayes(config.task.prior), config.task, _BAYES_SEQUENCES)
-        printed = _printed_cell(config)
+        printed = paper_loss(config.kind, config.layers, config.heads, config.task)
         paper = "" if printed is None else f", paper {printed:g}"
         self._limits = f"Bayes limit {self.bayes.adjusted_loss:.3g}{paper}"
         self._first: tuple[int, float] | None = None  # step, and when it was done
@@ -193,26 +159,17 @@ class TrainingDisplay(terminal.Progress):
         return f"{self._name} · {info.stage}: {losses} ({self._limits})"
 
 
-def _printed_cell(config: TrainConfig) -> float | None:
-    """What the paper printed for this model and task, if it did."""
-    from ridgeformer.reproduction.paper import printed_loss
-
-    if (config.dim, config.examples, config.heads, config.own_prior) != (10, 20, 1, None):
-        return None
-    return printed_loss(config.kind, config.layers, config.noise_spec)
-
-
 def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -> None:
     """The verdict on the run beside the paper's number and the Bayes limit."""
     measured, label = result.evaluation, f"{config.kind}, {config.layers} layers"
     tail = (terminal.number_text(value) for value in (measured.median, measured.p99, measured.maximum))
     loss = (terminal.number_text(measured.adjusted_loss), terminal.number_text(measured.standard_error, 2))
     rows = [[label, *loss, *tail, f"trained here in {result.seconds:.0f} s"]]
-    printed = _printed_cell(config)
+    printed = paper_loss(config.kind, config.layers, config.heads, config.task)
     if printed is not None:
         rows.insert(0, [label, f"{printed:g}", "", "", "", "", "printed in the paper"])
     rows.append(["Bayes limit", f"{bayes.adjusted_loss:.3g}", "", "", "", "", f"on {bayes.sequences:,} sequences"])
     setting = f"σ ~ {config.noise_spec}, d = {config.dim}, n = {config.examples}"
     title = f"Adjusted loss on {measured.sequences:,} fresh sequences, {setting}"
     heads = ("model", "adjusted loss", "± s.e.", "median", "p99", "largest", "source")
-    terminal.print_table(terminal.output_console(), title, heads, rows, words=(0, 6))
+    terminal.print_table(title, heads, rows, words=(0, 6))

@@ -9,6 +9,7 @@ import tyro
 
 from ridgeformer.cli import terminal
 from ridgeformer.core.validation import InputError, shortened
+from ridgeformer.reproduction.grid import build_zoo
 from ridgeformer.zoo import zoo_entries
 
 
@@ -18,7 +19,7 @@ def zoo(
     build: Annotated[Path | None, terminal.argument("RUNS")] = None,
     into: terminal.Folder = None,
     json: terminal.File = None,
-) -> int:
+) -> None:
     """List the trained models that come with the package, with their measured losses.
 
     Load one with rf.load("full-7-uniform-5"), or name it wherever a command takes a model file.
@@ -30,14 +31,11 @@ def zoo(
         into: Where --build puts it; by default into the package itself.
         json: Also write the list as JSON.
     """
-    console = terminal.output_console()
     if build is not None:
         terminal.refuse("--build lists nothing", {"names of models": names, "--sha256": sha256, "--json": json})
-        from ridgeformer.reproduction.grid import build_zoo
-
-        written = build_zoo(build, None if into is None else terminal.make_folder(into))
-        terminal.say(console, f"{len(written)} models, {sum(written.values()):,} bytes in all.")
-        return 0
+        written = build_zoo(build, terminal.make_folder(into))
+        terminal.say(f"{len(written)} models, {sum(written.values()):,} bytes in all.")
+        return
     terminal.refuse("Without --build nothing is put anywhere", {"--into": into})
     terminal.check_files(json)
     entries = [entry for entry in zoo_entries() if not names or any(text in entry.name for text in names)]
@@ -45,14 +43,12 @@ def zoo(
         raise InputError(f"No model of the zoo has {' or '.join(map(shortened, names))} in its name.")
     rows = []
     for entry in entries:
-        found = entry.evaluation
-        numbers = (f"{found['adjusted_loss']:.4g}", f"{found['standard_error']:.1g}", f"{found['maximum']:.3g}")
-        rows.append([entry.name, *numbers, f"{found['sequences']:,}", *([entry.sha256[:12]] if sha256 else [])])
+        formats = {"adjusted_loss": ".4g", "standard_error": ".1g", "maximum": ".3g", "sequences": ","}
+        numbers = [format(entry.evaluation[name], digits) for name, digits in formats.items()]
+        rows.append([entry.name, *numbers, *([entry.sha256[:12]] if sha256 else [])])
     title = "Adjusted loss when trained; 'ridgeformer evaluate NAME --baselines' measures again"
     heads = ("name", "adjusted loss", "± s.e.", "largest", "sequences", *(("sha256",) if sha256 else ()))
-    terminal.print_table(console, title, heads, rows)
-    terminal.say(console, f"{len(entries)} models.")
-    if json is not None:
-        kept = ("name", "sha256", "evaluation", "training")
-        terminal.write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])
-    return 0
+    terminal.print_table(title, heads, rows)
+    terminal.say(f"{len(entries)} models.")
+    kept = ("name", "sha256", "evaluation", "training")
+    terminal.write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -25,12 +26,13 @@ from ridgeformer.plots.specification import (
     Chart,
     Figure,
     HeatMap,
-    Row,
     Series,
     View,
     floats,
     in_order,
     in_turn,
+    line,
+    lines,
     panels_figure,
 )
 
@@ -40,8 +42,8 @@ _DARKEST = 10.0  # times the loss of the control: anything beyond is as bad
 _MOST_PANELS = 12  # of one figure; deeper models show layers at even distances
 _LINEAR_BELOW = 0.3  # size of the largest ω, in units, from which an axis needs a logarithm
 _SMALLEST_SINGULAR = 1e-5  # singular values below are near rounding
-_DASHES: tuple[tuple[float, ...], ...] = ((), (4, 1.5), (1, 1.2), (4, 1.2, 1, 1.2))  # of heads
-_DOTTED = (1.0, 1.2)
+_DASHED, _DOTTED = (4.0, 1.5), (1.0, 1.2)
+_DASHES: tuple[tuple[float, ...], ...] = ((), _DASHED, _DOTTED, (4, 1.2, 1, 1.2))  # of heads
 _Item = TypeVar("_Item")
 
 
@@ -67,9 +69,9 @@ def all_figures(explanation: Explanation) -> dict[str, Figure]:
 
 def omega_figure(omega: Array) -> Figure:
     """ω of every layer in natural units; those that do nothing or are zero throughout are left out."""
-    layers, shown = floats(np.arange(1, len(omega) + 1)), np.where(inert(len(omega)), np.nan, omega)
+    layers, shown = range(1, len(omega) + 1), np.where(inert(len(omega)), np.nan, omega)
     series = [
-        Series(f"ω_{name}, {role}", in_turn(place), layers, floats(shown[:, place]))
+        line(f"ω_{name}, {role}", in_turn(place), layers, shown[:, place])
         for place, (name, role) in enumerate(zip(OMEGAS, ROLES, strict=True))
         if np.nan_to_num(shown[:, place]).any()
     ]
@@ -90,100 +92,83 @@ def matrices_figure(model: LinearTransformer) -> Figure:
 
 def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
     """s_j ŵ_j / a_j, the share of least squares that is kept, against s_j, beside ridge regression that is told σ."""
-    looks = {band.label: in_order(place + 1, len(bands)) for place, band in enumerate(bands)}
+    colours = {band.label: in_order(place, len(bands)).colour for place, band in enumerate(bands, 1)}
     charts = []
     for layer in _thinned(list(filters.layers)):
         series = []
         for band in (band for band in filters.bands if band.layer == layer.layer):
-            s, colour = np.asarray(band.values), looks[band.band].colour
-            series.append(Series(f"σ in {band.band}", Look(colour), floats(s), floats(s * band.coefficients)))
-            ridge = floats(s * band.ridge)
-            series.append(Series("", Look(colour, _DOTTED), floats(s), ridge, keys=(f"σ in {band.band}",)))
+            s, name, colour = np.asarray(band.values), f"σ in {band.band}", colours[band.band]
+            series.append(line(name, Look(colour), s, s * band.coefficients))
+            series.append(line("", Look(colour, _DOTTED), s, s * band.ridge, keys=(name,)))
         title = f"layer {layer.layer}: {layer.band_share:.1%} explained"
-        y = Axis("s_j ŵ_j / a_j (dotted: ridge, told σ)")
-        charts.append(Chart(title, Axis("eigenvalue s of Σ", log=True), y, tuple(series)))
+        axes = Axis("eigenvalue s of Σ", log=True), Axis("s_j ŵ_j / a_j (dotted: ridge, told σ)")
+        charts.append(Chart(title, *axes, tuple(series)))
     columns = min(4, len(charts))
     size = (max(1.8 * columns, 3.6), 0.6 + 2.0 * -(-len(charts) // columns))
-    legend = tuple(Series(f"σ in {name}", Look(look.colour)) for name, look in looks.items())
-    return panels_figure(charts, size, columns, legend=legend)
+    return panels_figure(charts, size, columns, legend=charts[0].series)
 
 
 def implied_noise_figure(implied: ImpliedNoise) -> Figure:
     """√v of the nearest ridge regression against σ, for every layer, beside two estimators."""
-    layers = sorted({band.layer for band in implied.bands})
-    sigma = floats(band.sigma for band in implied.references)
+    layers, references = sorted({band.layer for band in implied.bands}), implied.references
+    sigma = floats(band.sigma for band in references)
     series = [Series("true σ", Look("#999999", width=1.0), sigma, sigma)]
     for place, layer in enumerate(layers, 1):
         rows = [band for band in implied.bands if band.layer == layer]
         middle = floats(band.median for band in rows)
         name = f"after layer {layer}" + ("" if np.isfinite(middle).any() else ": infinite")
-        ends = ([floats(band.quartiles[side] for band in rows) for side in (0, 1)]) if layer == layers[-1] else [(), ()]
-        at = floats(band.sigma for band in rows)
-        series.append(Series(name, in_order(place, len(layers)), at, middle, low=ends[0], high=ends[1]))
+        one = line(name, in_order(place, len(layers)), (band.sigma for band in rows), middle)
+        if layer == layers[-1]:
+            low, high = map(floats, zip(*(band.quartiles for band in rows), strict=True))
+            one = replace(one, low=low, high=high)
+        series.append(one)
     for name, values, marker in (
-        ("σ̂ of AdaRR", [band.ada for band in implied.references], "s"),
-        ("posterior mean", [band.bayes for band in implied.references], "^"),
+        ("σ̂ of AdaRR", [band.ada for band in references], "s"),
+        ("posterior mean", [band.bayes for band in references], "^"),
     ):
-        look = Look(in_turn(1).colour, (), marker)
-        series.append(Series(name, look, sigma, floats(values), points=True, hollow=True))
+        series.append(line(name, Look(in_turn(1).colour, (), marker), sigma, values, points=True, hollow=True))
     axes = Axis("σ, median of the band"), Axis("√v of the nearest ridge regression")
     return panels_figure([Chart("", *axes, tuple(series))], (5.2, 3.0))
 
 
 def steps_figure(steps: Sequence[StepBand], bands: Sequence[Band]) -> Figure:
     """Step, alignment and rescaling of every layer against the noise."""
-    middle = {band.label: band.middle for band in bands}
+    middles = [band.middle for band in bands]
     layers = sorted({step.layer for step in steps})
     charts = []
-    for name, text in (
+    for name, title in (
         ("step", "n · step size"),
         ("alignment", "cosine with steepest descent"),
         ("rescaling", "factor 1 + δ of w"),
     ):
-        series = []
-        for place, layer in enumerate(layers, 1):
-            rows = [step for step in steps if step.layer == layer]
-            values = floats(middle[step.band] for step in rows), floats(getattr(step, name) for step in rows)
-            series.append(Series(f"layer {layer}", in_order(place, len(layers)), *values))
-        charts.append(Chart(text, Axis("σ"), Axis(""), tuple(series)))
+        rows = {f"layer {layer}": [getattr(step, name) for step in steps if step.layer == layer] for layer in layers}
+        charts.append(Chart(title, Axis("σ"), Axis(""), lines(middles, rows, ordered=True)))
     return panels_figure(charts, (7.2, 2.6), legend=charts[0].series)
 
 
 def momentum_figure(terms: Sequence[MomentumTerms]) -> Figure:
     """Sizes of the terms of Lemma 4.4 in w' of every layer."""
-    parts = (("gradient", "gradient, Π g"), ("momentum", "momentum, Φ u"), ("rescaling", "rescaling, s w"))
-    layers = floats(term.layer for term in terms)
-    series = [
-        Series(text, in_turn(place), layers, floats(getattr(term, name) for term in terms))
-        for place, (name, text) in enumerate(parts)
-    ]
+    parts = {
+        "gradient, Π g": [term.gradient for term in terms],
+        "momentum, Φ u": [term.momentum for term in terms],
+        "rescaling, s w": [term.rescaling for term in terms],
+    }
     axes = Axis("layer", whole=True), Axis("size over that of w after the layer")
-    return panels_figure([Chart("", *axes, tuple(series))], (5.0, 2.6))
+    return panels_figure([Chart("", *axes, lines([term.layer for term in terms], parts))], (5.0, 2.6))
 
 
 def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figure:
     """Loss of the read-out after each layer, against the layer and against the noise (the paper's figures 5 and 7)."""
-    layers, middles = floats(np.arange(1, len(progress) + 1)), floats(band.middle for band in bands)
-    total = Series("all", Look(BLACK, (), "o"), layers, floats(after.total.adjusted_loss for after in progress))
-    by_band = [
-        Series(f"σ in {band.label}", in_order(place, len(bands)), layers, floats(losses))
-        for place, (band, losses) in enumerate(zip(bands, _band_losses(progress).T, strict=True), 1)
-    ]
-    by_layer = [
-        Series(f"after layer {layer}", in_order(layer, len(progress)), middles, floats(losses))
-        for layer, losses in enumerate(_band_losses(progress), 1)
-    ]
-    y = Axis(LOSS, log=True)
+    layers, y = range(1, len(progress) + 1), Axis(LOSS, log=True)
+    total = line("all", Look(BLACK, (), "o"), layers, (after.total.adjusted_loss for after in progress))
+    losses = [[band.adjusted_loss for band in after.bands] for after in progress]
+    by_band = {f"σ in {band.label}": row for band, row in zip(bands, np.transpose(losses), strict=True)}
+    by_layer = {f"after layer {layer}": row for layer, row in zip(layers, losses, strict=True)}
     charts = [
-        Chart("", Axis("layers", whole=True), y, (total, *by_band)),
-        Chart("", Axis("σ"), y, tuple(by_layer)),
+        Chart("", Axis("layers", whole=True), y, (total, *lines(layers, by_band, ordered=True))),
+        Chart("", Axis("σ"), y, lines([band.middle for band in bands], by_layer, ordered=True)),
     ]
     return panels_figure(charts, (7.2, 2.6))
-
-
-def _band_losses(progress: Sequence[Measured]) -> Array:
-    """(layers, bands)."""
-    return np.array([[band.adjusted_loss for band in after.bands] for after in progress])
 
 
 def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
@@ -196,7 +181,7 @@ def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
             values = np.where(np.array(one.singular_values) > _SMALLEST_SINGULAR, one.singular_values, np.nan)
             look = in_order(layers.index(one.layer) + 1, len(layers), _DASHES[(one.head - 1) % len(_DASHES)])
             label = f"layer {one.layer}" + (f", head {one.head}" if several else "")
-            series.append(Series(label, look, floats(np.arange(1, len(values) + 1)), floats(values)))
+            series.append(line(label, look, range(1, len(values) + 1), values))
         axes = Axis("singular value", whole=True), Axis("over the norm of the matrix", log=True)
         charts.append(Chart(f"{name} less its diagonal", *axes, tuple(series)))
     return panels_figure(charts, (7.2, 2.8), legend=charts[0].series)
@@ -206,19 +191,19 @@ def ladder_figure(simplest: Simplest) -> Figure:
     """Loss against the number of fitted constants of every description; the controls stand apart."""
     groups = (
         ("ω dropped one by one", simplest.dropped),
-        ("tied to each other", [description for description in simplest.forms if not description.control]),
-        ("controls", [description for description in simplest.forms if description.control]),
+        ("tied to each other", [form for form in simplest.forms if not form.control]),
+        ("controls", [form for form in simplest.forms if form.control]),
     )
     series = []
     for place, (label, descriptions) in enumerate(groups):
-        losses = [description.evaluation.adjusted_loss for description in descriptions]
-        shown = floats(loss if loss <= OFF_SCALE else math.nan for loss in losses)
+        losses = [one.evaluation.adjusted_loss for one in descriptions]
+        shown = [loss if loss <= OFF_SCALE else math.nan for loss in losses]
         names = tuple("" if place == 0 or one.round_numbers else one.name for one in descriptions)
-        counts = floats(description.count for description in descriptions)
-        series.append(Series(label, in_turn(place), counts, shown, points=place == 2, labels=names))
-    end = floats([simplest.trained_constants]), floats([simplest.trained.adjusted_loss])
-    series.append(Series("trained", Look(BLACK, (), "*"), *end, points=True))
-    series.append(Series("trained + 5 %", Look(BLACK, (4, 1.5), width=0.8), level=simplest.limit))
+        counts = [one.count for one in descriptions]
+        series.append(line(label, in_turn(place), counts, shown, points=place == 2, labels=names))
+    end = [simplest.trained_constants], [simplest.trained.adjusted_loss]
+    series.append(line("trained", Look(BLACK, (), "*"), *end, points=True))
+    series.append(Series("trained + 5 %", Look(BLACK, _DASHED, width=0.8), level=simplest.limit))
     return panels_figure([Chart("", Axis("constants"), Axis(LOSS, log=True), tuple(series))], (7.2, 3.6))
 
 
@@ -228,33 +213,28 @@ def ladder_figure(simplest: Simplest) -> Figure:
 def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
     """Loss with parts switched off, as they are and with the rest fitted again; arrows are out of the figure."""
     shown = [ablation for ablation in ablations if not ablation.inert]
-    control, rows = shown[0], floats(np.arange(len(shown))[::-1])
-    alone = np.array([ablation.alone.total.adjusted_loss for ablation in shown])
-    refitted = np.array([math.nan if a.refitted is None else a.refitted.total.adjusted_loss for a in shown])
-    known = [loss for loss in (*alone, *refitted) if loss <= OFF_SCALE]
-    series = _losses_or_arrows("as it is", 1, alone, rows, control.alone.total.adjusted_loss, True)
-    if control.refitted is not None:
-        level = control.refitted.total.adjusted_loss
-        series += _losses_or_arrows("rest fitted again", 0, refitted, rows, level, False)
-    far = any((losses > OFF_SCALE).any() for losses in (alone, refitted))
-    if far:
+    rows, series, known = np.arange(len(shown))[::-1], [], []
+    for name, hollow, measured in (
+        ("as it is", True, [ablation.alone for ablation in shown]),
+        ("rest fitted again", False, [ablation.refitted for ablation in shown]),
+    ):
+        if measured[0] is None:  # the control, with which nothing is switched off
+            continue
+        losses = np.array([math.nan if one is None else one.total.adjusted_loss for one in measured])
+        colour, far = in_turn(int(hollow)).colour, losses > OFF_SCALE
+        control = Look(colour, _DASHED if hollow else (), width=0.8)
+        series.append(line("", control, losses[[0, 0]], (-1, len(rows))))
+        series.append(line(name, Look(colour, (), "o"), losses[~far], rows[~far], points=True, hollow=hollow))
+        edge = np.full(far.sum(), OFF_SCALE)
+        series.append(line("", Look(colour, (), ">"), edge, rows[far], points=True, hollow=hollow))
+        known += [*losses[~np.isnan(losses)]]
+    far_away = max(known) > OFF_SCALE
+    if far_away:
         series.append(Series(f"beyond {OFF_SCALE:g}", Look(BLACK, (), ">"), points=True, hollow=True))
-    x = Axis(LOSS, (min(known) / 1.1, 1.5 * OFF_SCALE if far else max(known) * 1.1), log=True)
-    y = Axis("", (-0.7, len(shown) - 0.3), ticks=rows, names=tuple(ablation.label for ablation in shown))
+    x = Axis(LOSS, (min(known) / 1.1, 1.5 * OFF_SCALE if far_away else max(known) * 1.1), log=True)
+    names = tuple(ablation.label for ablation in shown)
+    y = Axis("", (-0.7, len(shown) - 0.3), ticks=floats(rows), names=names)
     return panels_figure([Chart("", x, y, tuple(series))], (5.4, 0.9 + 0.17 * len(shown)))
-
-
-def _losses_or_arrows(
-    name: str, place: int, losses: Array, rows: Sequence[float], control: float, hollow: bool
-) -> list[Series]:
-    """A circle at every loss, an arrow at the edge where it is out of the figure, and a line at the control."""
-    colour, far = in_turn(place).colour, losses > OFF_SCALE
-    line = Series("", Look(colour, (4, 1.5) if hollow else (), width=0.8), (control,) * 2, (-1.0, len(rows)))
-    near = floats(losses[~far]), floats(np.array(rows)[~far])
-    circles = Series(name, Look(colour, (), "o"), *near, points=True, hollow=hollow)
-    edge = floats(np.full(far.sum(), OFF_SCALE))
-    arrows = Series("", Look(colour, (), ">"), edge, floats(np.array(rows)[far]), points=True, hollow=hollow)
-    return [line, circles, arrows]
 
 
 def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) -> Figure:
@@ -274,7 +254,7 @@ def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) 
         rows=tuple(label for label, _ in rows),
         columns=tuple(f"σ in {band.label}" for band in bands),
     )
-    return Figure((View("", (Row((heat,)),)),), (2.2 + 0.75 * len(bands), 1.0 + 0.17 * len(rows)))
+    return panels_figure([heat], (2.2 + 0.75 * len(bands), 1.0 + 0.17 * len(rows)))
 
 
 def _thinned(items: list[_Item]) -> list[_Item]:

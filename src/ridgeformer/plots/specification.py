@@ -181,7 +181,12 @@ def panels_figure(panels: Sequence[Panel], size: tuple[float, float], columns: i
     return Figure((View("", (Row(tuple(panels), columns=columns),)),), size, **values)
 
 
-# --- looks -----------------------------------------------------------------------------------------------------------
+def views_figure(views: Mapping[str, Sequence[Panel]], size: tuple[float, float], **values: Any) -> Figure:
+    """A figure of named views, each a row of panels."""
+    return Figure(tuple(View(name, (Row(tuple(panels)),)) for name, panels in views.items()), size, **values)
+
+
+# --- looks and series ------------------------------------------------------------------------------------------------
 
 
 def in_order(place: int, count: int, dashes: tuple[float, ...] = (), width: float = 1.1) -> Look:
@@ -192,6 +197,22 @@ def in_order(place: int, count: int, dashes: tuple[float, ...] = (), width: floa
 def in_turn(place: int, dashes: tuple[float, ...] = ()) -> Look:
     """The look of the ``place``-th of a few things without an order, counted from 0."""
     return Look(COLOURS[place % len(COLOURS)], dashes, MARKERS[place % len(MARKERS)])
+
+
+def floats(values: Iterable[float] | Array) -> tuple[float, ...]:
+    """Numbers as a specification holds them."""
+    return tuple(float(value) for value in values)
+
+
+def line(name: str, look: Look, x: Iterable[float] | Array, y: Iterable[float] | Array, **values: Any) -> Series:
+    """A series of any numbers."""
+    return Series(name, look, floats(x), floats(y), **values)
+
+
+def lines(x: Sequence[float] | Array, rows: Mapping[str, Iterable[float]], ordered: bool = False) -> tuple[Series, ...]:
+    """A series for each named row, all at the same x: in colours without an order, or darker one by one."""
+    looks = [in_order(place + 1, len(rows)) if ordered else in_turn(place) for place in range(len(rows))]
+    return tuple(line(name, look, x, row) for look, (name, row) in zip(looks, rows.items(), strict=True))
 
 
 def method_series(method: str, **values: Any) -> Series:
@@ -243,11 +264,6 @@ def bounds(values: Iterable[float]) -> tuple[float, float]:
         return 0.1, 1.0
     margin = max((max(positive) / min(positive)) ** (1 / 12), 1.05)
     return min(positive) / margin, max(positive) * margin
-
-
-def floats(values: Iterable[float] | Array) -> tuple[float, ...]:
-    """Numbers as a specification holds them."""
-    return tuple(float(value) for value in values)
 
 
 def interval(values: Sequence[float], errors: Sequence[float]) -> Mapping[str, Any]:

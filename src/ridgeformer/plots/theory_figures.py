@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 
 from ridgeformer.core.registry import BLACK, Look
-from ridgeformer.plots.specification import Axis, Chart, Figure, Series, floats, in_order, in_turn, panels_figure
+from ridgeformer.plots.specification import Axis, Chart, Figure, Series, in_order, in_turn, line, lines, panels_figure
 from ridgeformer.theory import Curves
 from ridgeformer.theory.nonlinear_limit import PRINTED_BOUND
 
@@ -33,18 +33,16 @@ def theory_figures(curves: Curves) -> dict[str, Figure]:
 
 def cosine_figure(curves: Curves) -> Figure:
     """Theorem 4.2: cosines with x(1)² against n."""
-    n = floats(record.examples for record in curves.cosines)
-    names = (("reachable", "largest within reach of any model"), ("largest", "largest that was measured"))
-    series = [
-        Series(text, in_turn(place), n, floats(getattr(record, name) for record in curves.cosines))
-        for place, (name, text) in enumerate(names)
-    ]
-    expected = floats(record.expected for record in curves.cosines)
-    series.append(Series("sqrt((d + 4)/n)", Look(BLACK, _DOTTED), n, expected))
-    series.append(Series("the paper’s bound", Look(BLACK, _DASHED, width=0.8), level=PRINTED_BOUND))
+    n = [record.examples for record in curves.cosines]
+    measured = {
+        "largest within reach of any model": [record.reachable for record in curves.cosines],
+        "largest that was measured": [record.largest for record in curves.cosines],
+    }
+    expected = line("sqrt((d + 4)/n)", Look(BLACK, _DOTTED), n, (record.expected for record in curves.cosines))
+    bound = Series("the paper’s bound", Look(BLACK, _DASHED, width=0.8), level=PRINTED_BOUND)
     x = Axis(f"examples n in a context, d = {curves.cosines[0].dim}", log=True)
     y = Axis("|cosine| of outputs with x(1)²", log=True)
-    return panels_figure([Chart("", x, y, tuple(series))], _SIZE)
+    return panels_figure([Chart("", x, y, (*lines(n, measured), expected, bound))], _SIZE)
 
 
 def second_order_figure(curves: Curves) -> Figure:
@@ -53,13 +51,11 @@ def second_order_figure(curves: Curves) -> Figure:
     for place, (kappa, excesses) in enumerate(curves.excesses.items(), 1):
         look = in_order(place, len(curves.excesses))
         shown = [(layer, excess) for layer, excess in enumerate(excesses) if excess > _SMALLEST_EXCESS]
-        layers, values = map(floats, zip(*shown, strict=True))
-        left.append(Series(f"κ = {kappa:g}", look, layers, values))
+        left.append(line(f"κ = {kappa:g}", look, *zip(*shown, strict=True)))
         rows = [row for row in curves.iterations if row.kappa == kappa]
         for name, _, dashes in _ITERATIONS:
-            counts = [getattr(row, name) for row in rows]
-            steps = floats(math.nan if count is None else count for count in counts)
-            right.append(Series("", Look(look.colour, dashes), floats(row.epsilon for row in rows), steps))
+            steps = np.array([getattr(row, name) for row in rows], float)  # None is NaN
+            right.append(line("", Look(look.colour, dashes), (row.epsilon for row in rows), steps))
     epsilons = [row.epsilon for row in curves.iterations]
     accuracy = Axis("accuracy ε", (max(epsilons) * 1.5, min(epsilons) / 1.5), log=True)
     charts = [
@@ -75,11 +71,11 @@ def two_layer_figure(curves: Curves) -> Figure:
     for place, (pair, rows) in enumerate(curves.convergence.items()):
         for which, sigma in enumerate(dict.fromkeys(pair)):
             own = [row for row in rows if row.sigma == sigma]
-            look = in_turn(place, _DASHED if which else ())
             name = f"made for σ = {pair[0]:g} and {pair[1]:g}, at σ = {sigma:g}"
-            series.append(Series(name, look, floats(r.examples for r in own), floats(r.error for r in own)))
+            points = (row.examples for row in own), (row.error for row in own)
+            series.append(line(name, in_turn(place, _DASHED if which else ()), *points))
     n = np.array(sorted({row.examples for row in next(iter(curves.convergence.values()))}), float)
-    series.append(Series("falling as n^(−1/2)", Look(BLACK, _DOTTED), floats(n), floats(2 * n**-0.5)))
+    series.append(line("falling as n^(−1/2)", Look(BLACK, _DOTTED), n, 2 * n**-0.5))
     y = Axis("‖ŵ − w*‖ over ‖w*‖, root mean squares", log=True)
     return panels_figure([Chart("", Axis("examples n in a context", log=True), y, tuple(series))], _SIZE)
 
@@ -87,12 +83,8 @@ def two_layer_figure(curves: Curves) -> Figure:
 def step_size_figure(curves: Curves) -> Figure:
     """Section 5.3: step sizes against the residuals, as they are and as printed."""
     steps, order = curves.steps, np.argsort(curves.steps.residuals)
-    measured = ((steps.at_start, "in the first two layers"), (steps.behind_fit, "behind layers that do the fit"))
-    series = [
-        Series(text, in_turn(place), floats(steps.residuals), floats(values), points=True, hollow=True)
-        for place, (values, text) in enumerate(measured)
-    ]
-    line = floats(steps.residuals[order]), floats(steps.printed[order])
-    series.append(Series("as printed", Look(BLACK, width=1.0), *line))
+    measured = {"in the first two layers": steps.at_start, "behind layers that do the fit": steps.behind_fit}
+    circles = [replace(one, points=True, hollow=True) for one in lines(steps.residuals, measured)]
+    printed = line("as printed", Look(BLACK, width=1.0), steps.residuals[order], steps.printed[order])
     axes = Axis("Σ r² of OLS, d = 10, n = 20, σ ~ U(0, 5)"), Axis("step size over −ω_yx")
-    return panels_figure([Chart("", *axes, tuple(series))], _SIZE)
+    return panels_figure([Chart("", *axes, (*circles, printed))], _SIZE)

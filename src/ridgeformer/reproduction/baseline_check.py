@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ HALF_A_DIGIT = 0.0005
 class BaselineCell:
     """One baseline on one prior."""
 
+    derived = ("agrees", "agrees_as_sampled")
     method: Text
     """As in the table of printed numbers: "constrr", "adarr" or "tunedrr"."""
     noise: Text
@@ -72,15 +73,10 @@ class BaselineReport(Record):
     """Everything that is measured here."""
 
     record = "baselines"
+    digits = None
     sequences: Sequences
     cells: tuple[BaselineCell, ...]
     limits: tuple[Limit, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON values with all their digits, and whether cells agree."""
-        verdicts = [{"agrees": cell.agrees, "agrees_as_sampled": cell.agrees_as_sampled} for cell in self.cells]
-        cells = [asdict(cell) | verdict for cell, verdict in zip(self.cells, verdicts, strict=True)]
-        return {"record": self.record, **asdict(self), "cells": cells, "limits": list(map(asdict, self.limits))}
 
     def tables(self) -> tuple[TextTable, TextTable]:
         """Baselines against the paper, and the Bayes limit, for people to read."""
@@ -90,16 +86,14 @@ class BaselineReport(Record):
             numbers = (f"{cell.printed:g}", f"{cell.measured:.5f}", f"{cell.standard_error:.5f}")
             cells.append((cell.description, cell.noise, *numbers, f"{cell.printed_error:.4f}", agrees))
         for limit in self.limits:
-            apart = (limit.closest, f"{limit.difference:.5f}", f"{limit.difference_error:.5f}")
+            difference = (limit.closest, f"{limit.difference:.5f}", f"{limit.difference_error:.5f}")
             steps = "over 2000" if limit.iterations is None else str(limit.iterations)
-            limits.append((limit.noise, f"{limit.loss:.5f}", f"{limit.standard_error:.5f}", *apart, steps))
+            limits.append((limit.noise, f"{limit.loss:.5f}", f"{limit.standard_error:.5f}", *difference, steps))
         head = ("baseline", "σ", "printed", "measured", "± s.e.", "s.e. of the paper's estimate", "agrees")
-        last = ("closest baseline", "paired difference", "± s.e.", "iterations of GD")
+        rest = ("Bayes limit", "± s.e.", "closest baseline", "paired difference", "± s.e.", "iterations of GD")
         return (
             TextTable(f"Baselines of Table 1 on {self.sequences:,} sequences", head, cells),
-            TextTable(
-                f"The Bayes limit on {self.sequences // 2:,} sequences", ("σ", "Bayes limit", "± s.e.", *last), limits
-            ),
+            TextTable(f"The Bayes limit on {self.sequences // 2:,} sequences", ("σ", *rest), limits),
         )
 
 
@@ -131,15 +125,14 @@ def baseline_cells(noise: str, sequences: int, seed: int) -> list[BaselineCell]:
         for method, baseline in baselines.items():
             exact[method].append(adjusted_losses(baseline, draw.context, draw.oracle))
             sampled[method].append(sampled_losses(baseline.weights(draw.context), draw))
-    rows = []
+    cells = []
     for method, baseline in baselines.items():
         losses, printed = np.concatenate(exact[method]), printed_loss(method, None, noise)
         assert printed is not None
-        error, printed_error = float(losses.std(ddof=1)) / math.sqrt(sequences), sampling_error(sampled[method])
-        rows.append(
-            BaselineCell(method, noise, baseline.describe(), printed, float(losses.mean()), error, printed_error)
-        )
-    return rows
+        measured, error = float(losses.mean()), float(losses.std(ddof=1)) / math.sqrt(sequences)
+        errors = error, sampling_error(sampled[method])
+        cells.append(BaselineCell(method, noise, baseline.describe(), printed, measured, *errors))
+    return cells
 
 
 def _limit(task: Task, sequences: int, seed: int) -> Limit:
@@ -148,13 +141,6 @@ def _limit(task: Task, sequences: int, seed: int) -> Limit:
     evaluations = dict(comparison.evaluations)
     bayes = evaluations.pop("bayes")
     closest = min(evaluations, key=lambda name: evaluations[name].adjusted_loss)
-    apart = comparison.difference(closest, "bayes")
-    return Limit(
-        task.prior.spec,
-        bayes.adjusted_loss,
-        bayes.standard_error,
-        BASELINES[closest].label,
-        apart.mean,
-        apart.standard_error,
-        iterations_needed(task),
-    )
+    gap, steps = comparison.difference(closest, "bayes"), iterations_needed(task)
+    limit = (task.prior.spec, bayes.adjusted_loss, bayes.standard_error)
+    return Limit(*limit, BASELINES[closest].label, gap.mean, gap.standard_error, steps)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 
 from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.kinds import KINDS
@@ -78,15 +79,11 @@ class Cell:
     @property
     def config(self) -> TrainConfig:
         """How it is trained."""
+        on_the_way = self.kind == "full" and self.beyond and self.layers < _DEEPEST
         return TrainConfig(
-            kind=self.kind,
-            layers=self.layers,
-            noise=self.noise,
-            seed=self.seed,
-            heads=self.heads,
-            steps=_STEPS_ON_THE_WAY if self.kind == "full" and self.beyond and self.layers < _DEEPEST else None,
+            **asdict(self),
+            steps=_STEPS_ON_THE_WAY if on_the_way else None,
             start=None if self.parent is None else self.parent.name,
-            sequences=self.sequences,
         )
 
 
@@ -110,35 +107,28 @@ def grid_cells(
     layers: Iterable[int] | None = None,
     columns: Iterable[str] = PRIORS,
     seeds: Iterable[int] = SEEDS,
-    sequences: int = 1_000_000,
 ) -> tuple[Cell, ...]:
     """The chosen part of the grid, with the cells that it starts from, parents before children."""
     kinds, columns = _checked(kinds, columns)
-    sequences = whole_number("sequences", sequences, 2)
     wanted = None if layers is None else {whole_number("layers", depth, 1, SEEDED_LAYERS[-1]) for depth in layers}
     if wanted == set():
         raise InputError(f"layers must name at least one depth between 1 and {SEEDED_LAYERS[-1]}.")
     first, *more = sorted({whole_number("seeds", seed, 0) for seed in seeds}) or [0]
     cells: list[Cell] = []
     for seed in (first, *more):  # the whole table first, then what only the figures need
-        for kind in kinds:
-            for noise in columns if seed == first else [SEEDED_PRIOR] * (SEEDED_PRIOR in columns):
-                depths = SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS
-                cells += [
-                    Cell(kind, depth, noise, seed, sequences=sequences)
-                    for depth in depths
-                    if wanted is None or depth in wanted
-                ]
+        priors = columns if seed == first else [SEEDED_PRIOR] * (SEEDED_PRIOR in columns)
+        for kind, noise in product(kinds, priors):
+            depths = SEEDED_LAYERS if noise == SEEDED_PRIOR else LAYERS
+            chosen = depths if wanted is None else [depth for depth in depths if depth in wanted]
+            cells += [Cell(kind, depth, noise, seed) for depth in chosen]
     return _with_parents(cells)
 
 
-def beyond_cells(
-    kinds: Iterable[str] = tuple(KINDS), columns: Iterable[str] = BEYOND_PRIORS, sequences: int = 1_000_000
-) -> tuple[Cell, ...]:
+def beyond_cells(kinds: Iterable[str] = tuple(KINDS), columns: Iterable[str] = BEYOND_PRIORS) -> tuple[Cell, ...]:
     """The models beyond the paper's, with the cells that they start from, parents before children."""
     kinds, columns = _checked(kinds, columns)
     return _with_parents(
-        Cell(kind, layers, noise, heads=heads, sequences=sequences)
+        Cell(kind, layers, noise, heads=heads)
         for kind in kinds
         if kind != "gdpp"  # more layers and heads are no use to it: see `ridgeformer.training.spectral`
         for noise in columns

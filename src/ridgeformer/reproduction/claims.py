@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ridgeformer.analysis import diagonal_fit
 from ridgeformer.core.model import LinearTransformer
@@ -11,7 +12,7 @@ from ridgeformer.core.task import Task
 from ridgeformer.evaluation import profile
 from ridgeformer.reproduction.cells import LAYERS, Cell
 from ridgeformer.reproduction.records import Prose, Record
-from ridgeformer.reproduction.table1 import Entry, Table1, header, number
+from ridgeformer.reproduction.table1 import Table1, header, number
 
 _NOISY = tuple(f"uniform:{level}" for level in range(1, 8))
 _CLOSE = 1.1  # two losses are called alike if they are within 10 % of each other
@@ -44,8 +45,8 @@ def check_claims(table: Table1, models: Mapping[Cell, LinearTransformer]) -> lis
     claims = [
         _diag_like_full(table),
         _gdpp_like_constrr(table),
-        _four_beat_adarr(table),
-        _five_match_tunedrr(table),
+        _beats(table, "Four layers beat AdaRR for σmax ≥ 4.", "adarr", (4,), _NOISY[3:]),
+        _beats(table, "Five layers and more match or beat TunedRR.", "tunedrr", (5, 6, 7), _NOISY),
         _categorical(table, by_name),
         _two_layers(by_name),
         _diagonal_heavy(by_name),
@@ -57,103 +58,88 @@ def _verdict(holds: Sequence[bool]) -> str:
     return "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
 
 
+def _ratio(table: Table1, above: tuple[str, int], below: tuple[str, int | None], noise: str) -> float | None:
+    """One loss over another, if both were measured."""
+    first, second = table.entry(*above, noise), table.entry(*below, noise)
+    return None if first is None or second is None else first.adjusted_loss / second.adjusted_loss
+
+
+def _close(ratios: Iterable[float]) -> list[bool]:
+    return [1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios]
+
+
 def _diag_like_full(table: Table1) -> Claim | None:
-    pairs: list[tuple[Entry, Entry]] = []
-    for noise in _NOISY:
-        for depth in LAYERS:
-            diag, full = table.entry("diag", depth, noise), table.entry("full", depth, noise)
-            if diag is not None and full is not None:
-                pairs.append((diag, full))
-    if not pairs:
+    sizes = [(layers, noise) for noise in _NOISY for layers in LAYERS]
+    every = {(layers, noise): _ratio(table, ("diag", layers), ("full", layers), noise) for layers, noise in sizes}
+    ratios = {size: ratio for size, ratio in every.items() if ratio is not None}
+    if not ratios:
         return None
-    ratios = [a.adjusted_loss / b.adjusted_loss for a, b in pairs]
-    close = [1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios]
-    (least_a, _), least = min(zip(pairs, ratios, strict=True), key=lambda item: item[1])
-    (most_a, _), most = max(zip(pairs, ratios, strict=True), key=lambda item: item[1])
+    close, order = _close(ratios.values()), sorted(ratios, key=lambda size: ratios[size])
+    least, most = (f"{ratios[size]:.3f} ({size[0]} layers, {header(size[1])})" for size in (order[0], order[-1]))
     return Claim(
         "DIAG is about as good as FULL on uniform noise.",
         _verdict(close),
-        f"{sum(close)} of {len(close)} cells within 10 %; DIAG over FULL from {least:.3f} ({least_a.layers} layers, "
-        f"{header(least_a.noise)}) to {most:.3f} ({most_a.layers} layers, {header(most_a.noise)}).",
+        f"{sum(close)} of {len(close)} cells within 10 %; DIAG over FULL from {least} to {most}.",
     )
 
 
 def _gdpp_like_constrr(table: Table1) -> Claim | None:
-    noises = [noise for noise in table.columns if noise != "uniform:0"]
-    ratios = {}
-    for noise in noises:
-        model, ridge = table.entry("gdpp", 7, noise), table.entry("constrr", None, noise)
-        if model is not None and ridge is not None:
-            ratios[noise] = model.adjusted_loss / ridge.adjusted_loss
+    every = {noise: _ratio(table, ("gdpp", 7), ("constrr", None), noise) for noise in table.columns}
+    ratios = {noise: ratio for noise, ratio in every.items() if ratio is not None and noise != "uniform:0"}
     if not ratios:
         return None
     text = ", ".join(f"{header(noise)} {ratio:.4f}" for noise, ratio in ratios.items())
-    close = [1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios.values()]
-    return Claim("GD++ ends at ConstRR.", _verdict(close), f"GD++ with 7 layers over ConstRR: {text}.")
-
-
-def _four_beat_adarr(table: Table1) -> Claim | None:
-    return _beats(table, "Four layers beat AdaRR for σmax ≥ 4.", "adarr", (4,), [f"uniform:{k}" for k in range(4, 8)])
-
-
-def _five_match_tunedrr(table: Table1) -> Claim | None:
-    return _beats(table, "Five layers and more match or beat TunedRR.", "tunedrr", (5, 6, 7), _NOISY)
+    verdict = _verdict(_close(ratios.values()))
+    return Claim("GD++ ends at ConstRR.", verdict, f"GD++ with 7 layers over ConstRR: {text}.")
 
 
 def _beats(table: Table1, statement: str, baseline: str, layers: Sequence[int], noises: Sequence[str]) -> Claim | None:
     held, text = [], []
-    for method in ("diag", "full"):
-        for noise in noises:
-            ridge = table.entry(baseline, None, noise)
-            for depth in layers:
-                entry = table.entry(method, depth, noise)
-                if entry is None or ridge is None:
-                    continue
-                held.append(entry.adjusted_loss <= ridge.adjusted_loss)
-                if not held[-1]:
-                    losses = f"{number(entry.adjusted_loss)} against {number(ridge.adjusted_loss)}"
-                    text.append(f"{method.upper()} {depth} {header(noise)} {losses}")
+    for method, noise, depth in product(("diag", "full"), noises, layers):
+        entry, ridge = table.entry(method, depth, noise), table.entry(baseline, None, noise)
+        if entry is not None and ridge is not None:
+            held.append(entry.adjusted_loss <= ridge.adjusted_loss)
+            if not held[-1]:
+                losses = f"{number(entry.adjusted_loss)} against {number(ridge.adjusted_loss)}"
+                text.append(f"{method.upper()} {depth} {header(noise)} {losses}")
     if not held:
         return None
     misses = "; not so: " + ", ".join(text) if text else ""
     return Claim(statement, _verdict(held), f"{sum(held)} of {len(held)} cells{misses}.")
 
 
+def _losses(models: Mapping[str, LinearTransformer], size: str, levels: Sequence[float]) -> dict[str, list[float]]:
+    """Adjusted losses at noise levels of the DIAG and FULL of a size, such as 2-uniform-5, as far as they are there."""
+    chosen = {kind: models[f"{kind}-{size}"] for kind in ("diag", "full") if f"{kind}-{size}" in models}
+    profiles = profile(chosen, Task(), levels, _LEVEL_SEQUENCES).evaluations if chosen else {}
+    return {kind: [evaluation.adjusted_loss for evaluation in own] for kind, own in profiles.items()}
+
+
 def _categorical(table: Table1, models: Mapping[str, LinearTransformer]) -> Claim | None:
     diag, full = table.entry("diag", 7, "categorical:1+3"), table.entry("full", 7, "categorical:1+3")
-    both = {name: models.get(f"{name}-7-categorical-1+3") for name in ("diag", "full")}
-    there = {name: model for name, model in both.items() if model is not None}
-    if diag is None or full is None or len(there) < 2:
+    losses = _losses(models, "7-categorical-1+3", _OUTSIDE)
+    if diag is None or full is None or len(losses) < 2:
         return None
-    outside = profile(there, Task(noise="categorical:1+3"), _OUTSIDE, _LEVEL_SEQUENCES).evaluations
-    losses = {name: [evaluation.adjusted_loss for evaluation in found] for name, found in outside.items()}
-    better_outside = [d < f for d, f in zip(losses["diag"], losses["full"], strict=True)]
-    beyond = "; ".join(
-        f"at σ = {level:g} DIAG {number(d)}, FULL {number(f)}"
-        for level, d, f in zip(_OUTSIDE, losses["diag"], losses["full"], strict=True)
-    )
+    outside = list(zip(_OUTSIDE, losses["diag"], losses["full"], strict=True))
+    beyond = "; ".join(f"at σ = {level:g} DIAG {number(d)}, FULL {number(f)}" for level, d, f in outside)
     return Claim(
         "On {1, 3} FULL is better than DIAG in distribution, and DIAG extrapolates better.",
-        _verdict([full.adjusted_loss < diag.adjusted_loss, *better_outside]),
+        _verdict([full.adjusted_loss < diag.adjusted_loss, *(d < f for _, d, f in outside)]),
         f"In distribution DIAG {number(diag.adjusted_loss)}, FULL {number(full.adjusted_loss)}; {beyond}.",
     )
 
 
 def _two_layers(models: Mapping[str, LinearTransformer]) -> Claim | None:
-    chosen = {kind: models.get(f"{kind}-2-uniform-5") for kind in ("diag", "full")}
-    there = {name: model for name, model in chosen.items() if model is not None}
-    if not there:
-        return None
-    found = profile(there, Task(noise="uniform:5"), _TWO_LAYER_LEVELS, _LEVEL_SEQUENCES).evaluations
     held, text = [], []
-    for name, evaluations in found.items():
-        losses = [evaluation.adjusted_loss for evaluation in evaluations]
+    for kind, losses in _losses(models, "2-uniform-5", _TWO_LAYER_LEVELS).items():
         place = losses.index(min(losses))
         held.append(0 < place < len(losses) - 1)
         text.append(
-            f"{name.upper()} is best at σ = {_TWO_LAYER_LEVELS[place]:g} ({number(losses[place])}), against "
+            f"{kind.upper()} is best at σ = {_TWO_LAYER_LEVELS[place]:g} ({number(losses[place])}), against "
             f"{number(losses[0])} at 0 and {number(losses[10])} at 5"
         )
+    if not held:
+        return None
     return Claim("Two layers model a single noise level.", _verdict(held), "; ".join(text) + ".")
 
 

@@ -33,25 +33,17 @@ def _printed_texts() -> dict[tuple[str, int | None, str], str]:
     }
 
 
-@cache
-def printed_losses() -> dict[tuple[str, int | None, str], float]:
-    """Adjusted evaluation losses by (method, layers, noise spec); layers is None for the baselines."""
-    return {cell: float(text) for cell, text in _printed_texts().items()}
-
-
 def printed_loss(method: str, layers: int | None, noise: str) -> float | None:
-    """The printed adjusted loss of one cell, or None where the paper has none."""
-    return printed_losses().get((method, layers, noise))
+    """The printed adjusted loss of one cell, or None where the paper has none; layers is None for the baselines."""
+    text = _printed_texts().get((method, layers, noise))
+    return None if text is None else float(text)
 
 
 def printed_half_unit(method: str, layers: int | None, noise: str) -> float:
     """Half a unit of the last printed digit: of three decimals, or of three digits where there is an exponent."""
     text = _printed_texts()[method, layers, noise]
-    if "e" not in text:
-        return 0.0005
-    exponent = Decimal(text).as_tuple().exponent
-    assert isinstance(exponent, int)
-    return 0.5 * 10.0**exponent
+    exponent = Decimal(text).as_tuple().exponent if "e" in text else -3
+    return 0.5 * 10.0 ** int(exponent)
 
 
 def sampled_losses(weights: Array, draw: ContextDraw) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,21 +13,14 @@ import msgspec
 
 from ridgeformer.core.storage import MissingFileError, read_whole
 from ridgeformer.core.validation import InputError, shortened
+from ridgeformer.reproduction import records
 from ridgeformer.reproduction.claims import ClaimsRecord
-from ridgeformer.reproduction.records import (
-    ProfilesRecord,
-    ReadoutsRecord,
-    Record,
-    ShiftRecord,
-    TrainingRecord,
-    WeightsRecord,
-)
 from ridgeformer.reproduction.table1 import Table1
 
 RECORDS = ("table1", "claims", "profiles", "readouts", "weights", "training", "shift")
 """The names of all records."""
 
-_Record = TypeVar("_Record", bound=Record)
+_Record = TypeVar("_Record", bound=records.Record)
 _MOST_BYTES = 50_000_000  # of a record; the largest of the whole grid has a hundredth of that
 
 
@@ -37,11 +31,7 @@ class MissingRecordError(InputError):
 def read_results(folder: str | Path) -> Results:
     """The records of a folder. That it is there is checked now, what is in it when it is used."""
     path = Path(folder)
-    try:
-        there = path.is_dir()
-    except (OSError, ValueError):  # too long for a name, or a null byte
-        there = False
-    if not there:
+    if not os.path.isdir(path):  # unlike `Path.is_dir`, also of a name that is too long
         raise MissingRecordError(
             f"There is no folder {shortened(str(folder))} with results; make it with: {making_command('table1', path)}"
         )
@@ -87,19 +77,12 @@ class Results:
     folder: Path
 
     table1 = _read_once(Table1)
-    """Losses of all models and baselines."""
     claims = _read_once(ClaimsRecord)
-    """The paper's claims, judged."""
-    profiles = _read_once(ProfilesRecord)
-    """Losses at fixed noise levels."""
-    readouts = _read_once(ReadoutsRecord)
-    """Losses after each layer."""
-    weights = _read_once(WeightsRecord)
-    """Weights of FULL models."""
-    training = _read_once(TrainingRecord)
-    """Losses against training time."""
-    shift = _read_once(ShiftRecord)
-    """Losses off the training distribution."""
+    profiles = _read_once(records.ProfilesRecord)
+    readouts = _read_once(records.ReadoutsRecord)
+    weights = _read_once(records.WeightsRecord)
+    training = _read_once(records.TrainingRecord)
+    shift = _read_once(records.ShiftRecord)
 
     def nothing(self, record: str, wanted: str) -> MissingRecordError:
         """The error of a record that is there and holds nothing of what is ``wanted``."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from ridgeformer.baselines import BASELINES
-from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.task import Task
@@ -20,9 +20,6 @@ from ridgeformer.reproduction.paper import printed_half_unit, printed_loss
 from ridgeformer.reproduction.records import METHODS, Count, Heads, Layers, Method, Number, Record, Sequences, Text
 
 _MEASURED = ("adjusted_loss", "standard_error", "median", "p99", "maximum", "diverged")
-_OURS = " (ours)"
-"""Marks the rows of models beyond the paper."""
-
 Row = tuple[str, int | None, int]
 """Method, layers (of a model), heads."""
 
@@ -31,6 +28,7 @@ Row = tuple[str, int | None, int]
 class Entry:
     """One number of the table."""
 
+    derived = ("verdict",)
     method: Method
     layers: Layers | None
     noise: Text
@@ -77,6 +75,7 @@ class Table1(Record):
     """The whole table."""
 
     record = "table1"
+    digits = None
     entries: tuple[Entry, ...]
     sequences: Sequences
     seed: Count
@@ -103,22 +102,19 @@ class Table1(Record):
         column = [entry for entry in self.entries if entry.noise == noise and entry.method != "bayes"]
         return min(column, key=lambda entry: entry.adjusted_loss)
 
-    def verdicts(self, methods: Iterable[str] = tuple(KINDS)) -> dict[str, list[Entry]]:
-        """Entries by verdict; those of trained models unless other ``methods`` are named."""
-        wanted, entries = set(methods), dict[str, list[Entry]](better=[], equal=[], worse=[])
+    def verdicts(self) -> dict[str, list[Entry]]:
+        """The trained models by verdict."""
+        entries = dict[str, list[Entry]](better=[], equal=[], worse=[])
         for entry in self.entries:
-            if entry.method in wanted and entry.verdict:
+            if entry.trained and entry.verdict:
                 entries[entry.verdict].append(entry)
         return entries
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values with all their digits; an infinite loss is null."""
-        rows = [
-            {name: None if value == math.inf else value for name, value in asdict(entry).items()}
-            | {"verdict": entry.verdict}
-            for entry in self.entries
-        ]
-        return {"record": self.record, "sequences": self.sequences, "seed": self.seed, "entries": rows}
+        """Plain JSON values with all their digits, the entries last."""
+        values = super().as_json()
+        entries = values.pop("entries")
+        return {**values, "entries": entries}
 
     def as_csv(self) -> str:
         """One line for each number."""
@@ -130,35 +126,25 @@ class Table1(Record):
 
     def as_markdown(self) -> str:
         """Ours, the paper's in brackets, the best of a column in bold."""
-
-        def cell(entry: Entry, best: bool) -> str:
-            text = f"**{number(entry.adjusted_loss)}**" if best else number(entry.adjusted_loss)
-            return text + (f" ({entry.printed:g})" if entry.printed is not None else "")
-
-        return TextTable("", ["", *map(header, self.columns)], self.texts(cell)).markdown() + "\n"
+        lines = self.texts(lambda entry, best: _styled(entry, "**{}**" if best else "{}", " ({:g})"))
+        return TextTable("", ["", *map(header, self.columns)], lines).markdown() + "\n"
 
     def as_latex(self) -> str:
         """A tabular environment; ours, the paper's in brackets, the best of a column in bold."""
-
-        def cell(entry: Entry, best: bool) -> str:
-            text = number(entry.adjusted_loss).replace("∞", r"$\infty$")
-            text = rf"\textbf{{{text}}}" if best else text
-            return text + (rf" {{\footnotesize({entry.printed:g})}}" if entry.printed is not None else "")
-
-        def line(cells: Sequence[str]) -> str:
-            return " & ".join(cells) + r" \\"
-
-        heads = [header(noise).replace("{", r"$\{").replace("}", r"\}$") for noise in self.columns]
-        body = [line([name.replace("++", r"\texttt{++}"), *cells]) for name, *cells in self.texts(cell)]
-        first = [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\hline", line([r"$\sigma$", *heads]), r"\hline"]
-        return "\n".join([*first, *body, r"\hline", r"\end{tabular}"]) + "\n"
+        printed = r" {{\footnotesize({:g})}}"
+        lines = self.texts(lambda entry, best: _styled(entry, r"\textbf{{{}}}" if best else "{}", printed))
+        names = [header(noise).replace("{", r"$\{").replace("}", r"\}$") for noise in self.columns]
+        head, *body = (" & ".join(line) + r" \\" for line in [[r"$\sigma$", *names], *lines])
+        texts = [line.replace("++", r"\texttt{++}").replace("∞", r"$\infty$") for line in body]
+        first = [rf"\begin{{tabular}}{{l{'r' * len(names)}}}", r"\hline", head, r"\hline"]
+        return "\n".join([*first, *texts, r"\hline", r"\end{tabular}"]) + "\n"
 
     def texts(self, cell: Callable[[Entry, bool], str]) -> list[list[str]]:
         """The lines of the table: the name of a row, and ``cell(entry, whether it is the best)`` for every column."""
         best, lines = {noise: self.best(noise) for noise in self.columns}, []
         for row in self.rows:
             entries = [self.entry(*row[:2], noise, row[2]) for noise in self.columns]
-            ours = _OURS if all(entry is None or entry.beyond for entry in entries) else ""
+            ours = " (ours)" if all(entry is None or entry.beyond for entry in entries) else ""
             cells = ["" if entry is None else cell(entry, entry == best[entry.noise]) for entry in entries]
             lines.append([row_name(*row) + ours, *cells])
         return lines
@@ -175,6 +161,11 @@ class TextTable(NamedTuple):
         """In GitHub's Markdown, without the title."""
         lines = [self.head, ["---"] * len(self.head), *self.rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _styled(entry: Entry, ours: str, printed: str) -> str:
+    """Our number and the paper's, each in its format."""
+    return ours.format(number(entry.adjusted_loss)) + ("" if entry.printed is None else printed.format(entry.printed))
 
 
 def number(value: float) -> str:
@@ -204,6 +195,13 @@ def table1_baselines(task: Task) -> dict[str, Predictor]:
     return {entry.name: entry.make(task) for entry in entries}
 
 
+def models_of(models: Mapping[Cell, LinearTransformer], noise: str) -> dict[Cell, LinearTransformer]:
+    """Those for one prior, of the first seed that there is, shallow ones first."""
+    first_seed = min((cell.seed for cell in models), default=0)
+    chosen = [cell for cell in models if (cell.noise, cell.seed) == (noise, first_seed)]
+    return {cell: models[cell] for cell in sorted(chosen, key=lambda cell: cell.layers)}
+
+
 def measure_table1(
     models: Mapping[Cell, LinearTransformer],
     columns: Sequence[str] = PRIORS,
@@ -213,36 +211,17 @@ def measure_table1(
 ) -> Table1:
     """Measure the given models and all baselines, those of a column on the same fresh sequences."""
     entries: list[Entry] = []
-    first_seed = min((cell.seed for cell in models), default=0)
     for noise in columns:
-        task = Task(noise=noise)
-        predictors: dict[Row, Predictor] = {
-            (cell.kind, cell.layers, cell.heads): model
-            for cell, model in sorted(models.items(), key=lambda item: item[0].layers)
-            if cell.noise == noise and cell.seed == first_seed
-        }
-        predictors |= {(name, None, 1): baseline for name, baseline in table1_baselines(task).items()}
-        named = {" ".join(map(str, row)): predictor for row, predictor in predictors.items()}
-
-        def show(done: int, noise: str = noise) -> None:
-            on_chunk(noise, done)
-
-        evaluations = compare(named, task, sequences, seed, show, paired=False).evaluations
-        column = [
-            Entry(
-                method,
-                layers,
-                noise,
-                **{name: getattr(evaluation, name) for name in _MEASURED},
-                printed=printed_loss(method, layers, noise) if heads == 1 else None,
-                heads=heads,
-            )
-            for (method, layers, heads), evaluation in zip(predictors, evaluations.values(), strict=True)
-        ]
-        limit = column[-1].adjusted_loss
-        entries += [replace(entry, bayes_ratio=_ratio(entry.adjusted_loss, limit)) for entry in column]
+        task, chosen = Task(noise=noise), models_of(models, noise)
+        rows: dict[Row, Predictor] = {(cell.kind, cell.layers, cell.heads): model for cell, model in chosen.items()}
+        rows |= {(name, None, 1): baseline for name, baseline in table1_baselines(task).items()}
+        named = {row_name(*row): predictor for row, predictor in rows.items()}
+        evaluations = compare(named, task, sequences, seed, partial(on_chunk, noise), paired=False).evaluations.values()
+        *_, limit = (evaluation.adjusted_loss for evaluation in evaluations)  # that of Bayes
+        for (method, layers, heads), evaluation in zip(rows, evaluations, strict=True):
+            measured = {name: getattr(evaluation, name) for name in _MEASURED}
+            printed = printed_loss(method, layers, noise) if heads == 1 else None
+            finite = limit > 0 and evaluation.adjusted_loss < math.inf
+            ratio = evaluation.adjusted_loss / limit if finite else None
+            entries.append(Entry(method, layers, noise, **measured, printed=printed, bayes_ratio=ratio, heads=heads))
     return Table1(tuple(entries), sequences, seed)
-
-
-def _ratio(loss: float, limit: float) -> float | None:
-    return loss / limit if limit > 0 and loss < math.inf else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ridgeformer.evaluation import Evaluation, evaluate
@@ -13,44 +13,35 @@ from ridgeformer.reproduction.records import Count, Layers, Number, Record, Text
 from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.pool_stage import PoolStage
+from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.stages import Run, Stage
 
 _SEQUENCES = 1_000_000
 _SEED = 7  # of the sequences that measure; those of training differ by purpose
 
-
-@dataclass(frozen=True)
-class Target:
-    """A loss to reach, from random weights, in some time on two idle cores."""
-
-    kind: str
-    layers: int
-    noise: str
-    loss: float
-    seconds: float
-    seeds: tuple[int, ...] = (0,)
-
-
-TARGETS = (
-    Target("diag", 3, "uniform:5", 0.115, 30),
-    Target("diag", 4, "uniform:5", 0.0605, 60, tuple(range(10))),
-    Target("diag", 7, "uniform:5", 0.0475, 180),
-    Target("full", 4, "uniform:5", 0.058, 60),
-    Target("full", 7, "uniform:5", 0.0450, 240),
-    Target("full", 7, "categorical:1+3", 0.0085, 240),
-    Target("full", 7, "uniform:2", 0.0105, 300),
-    Target("full", 7, "uniform:7", 0.0565, 300),
-    Target("gdpp", 4, "uniform:5", 0.3445, 10),
-    Target("full", 7, "uniform:0", 2.5e-12, 300),
-)
+TARGETS = {
+    ("diag", 3, "uniform:5"): (0.115, 30.0),
+    ("diag", 4, "uniform:5"): (0.0605, 60.0),
+    ("diag", 7, "uniform:5"): (0.0475, 180.0),
+    ("full", 4, "uniform:5"): (0.058, 60.0),
+    ("full", 7, "uniform:5"): (0.0450, 240.0),
+    ("full", 7, "categorical:1+3"): (0.0085, 240.0),
+    ("full", 7, "uniform:2"): (0.0105, 300.0),
+    ("full", 7, "uniform:7"): (0.0565, 300.0),
+    ("gdpp", 4, "uniform:5"): (0.3445, 10.0),
+    ("full", 7, "uniform:0"): (2.5e-12, 300.0),
+}
+"""Kind, layers, noise: the loss to reach, from random weights, and the seconds it may take on two idle cores."""
+SEEDS = {("diag", 4, "uniform:5"): tuple(range(10))}
+"""Of the targets that are tried with more seeds than 0."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """One run and what came of it."""
 
+    derived = ("printed", "met")
     what: Text
     kind: Text
     layers: Layers
@@ -68,6 +59,12 @@ class Trial:
         """For people to read."""
         return f"{self.kind}, {self.layers} layers, {self.noise}"
 
+    def numbers(self) -> tuple[str, ...]:
+        """Loss, standard error, median, largest loss and seconds, for people to read."""
+        found = self.evaluation
+        losses = (f"{found.adjusted_loss:.4g}", f"{found.standard_error:.1g}", f"{found.median:.4g}")
+        return (*losses, f"{found.maximum:.3g}", f"{self.seconds:.0f}")
+
     @property
     def printed(self) -> float | None:
         """The paper's loss, if it has the model."""
@@ -80,81 +77,58 @@ class Trial:
             return None
         return self.evaluation.adjusted_loss <= self.target and self.seconds <= self.allowed
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON values; an infinite loss is null."""
-        values = {name: None if value == float("inf") else value for name, value in asdict(self.evaluation).items()}
-        return asdict(self) | {"evaluation": values, "printed": self.printed, "met": self.met}
-
 
 @dataclass(frozen=True)
 class TrialsRecord(Record):
     """What `ridgeformer bench --training` and ``--ablations`` measure."""
 
     record = "trials"
+    digits = None
     machine: dict[str, Any]
     others: float | None
     """Share of the cores that other processes used meanwhile, if that is known."""
     targets: tuple[Trial, ...]
     ablations: tuple[Trial, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON values with all their digits."""
-        trials = {"targets": [t.as_json() for t in self.targets], "ablations": [t.as_json() for t in self.ablations]}
-        return {"record": self.record, "machine": self.machine, "others": self.others, **trials}
-
     def tables(self) -> tuple[TextTable, TextTable]:
         """Times to target, and what the ingredients are worth, for people to read."""
+        targets = list[tuple[str, ...]]()
+        for trial in self.targets:
+            loss, error, _, *rest = trial.numbers()
+            bounds = (f"{trial.target:g}", f"{trial.allowed:g} s", "yes" if trial.met else "no")
+            printed = "" if trial.printed is None else f"{trial.printed:g}"
+            targets.append((trial.name, str(trial.seed), loss, error, *rest, *bounds, printed))
+        ablations = [(trial.name, trial.what, *trial.numbers()) for trial in self.ablations]
         end, numbers = f"on {_SEQUENCES:,} fresh sequences", ("adjusted loss", "± s.e.")
         head = ("model", "seed", *numbers, "largest", "seconds", "target", "within", "met", "paper")
         other = ("model", "what", *numbers, "median", "largest", "seconds")
         return (
-            TextTable(f"Time to target, {end}", head, [_cells(trial, head) for trial in self.targets]),
-            TextTable(f"What the ingredients are worth, {end}", other, [_cells(t, other) for t in self.ablations]),
+            TextTable(f"Time to target, {end}", head, targets),
+            TextTable(f"What the ingredients are worth, {end}", other, ablations),
         )
 
 
-_CELLS: dict[str, Callable[[Trial], str]] = {
-    "model": lambda trial: trial.name,
-    "what": lambda trial: trial.what,
-    "seed": lambda trial: str(trial.seed),
-    "adjusted loss": lambda trial: f"{trial.evaluation.adjusted_loss:.4g}",
-    "± s.e.": lambda trial: f"{trial.evaluation.standard_error:.1g}",
-    "median": lambda trial: f"{trial.evaluation.median:.4g}",
-    "largest": lambda trial: f"{trial.evaluation.maximum:.3g}",
-    "seconds": lambda trial: f"{trial.seconds:.0f}",
-    "target": lambda trial: f"{trial.target:g}",
-    "within": lambda trial: f"{trial.allowed:g} s",
-    "met": lambda trial: "yes" if trial.met else "no",
-    "paper": lambda trial: "" if trial.printed is None else f"{trial.printed:g}",
-}
-
-
-def _cells(trial: Trial, head: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_CELLS[name](trial) for name in head)
-
-
 def run_trial(
-    what: str, config: TrainConfig, plan: Sequence[Stage] | None = None, target: Target | None = None
+    what: str, config: TrainConfig, plan: Sequence[Stage], target: tuple[float | None, float | None] = (None, None)
 ) -> Trial:
-    """Train by the config's recipe, or by ``plan``, and measure on a million fresh sequences."""
+    """Train by a plan, such as that of the config's recipe, and measure on a million fresh sequences."""
     started = time.perf_counter()
-    run = Run(config, tuple(stages_of(config) if plan is None else plan))
+    run = Run(config, tuple(plan))
     state = run.start()
     while not (run.finished(state) or run.diverged(state)):
         state, _ = run.step(state)
     evaluation = evaluate(run.model(state), run.task, _SEQUENCES, _SEED)
     seconds = time.perf_counter() - started
-    bounds = (None, None) if target is None else (target.loss, target.seconds)
-    return Trial(what, config.kind, config.layers, config.noise_spec, config.seed, evaluation, seconds, *bounds)
+    return Trial(what, config.kind, config.layers, config.noise_spec, config.seed, evaluation, seconds, *target)
 
 
-def time_to_target(on_trial: Callable[[Trial], None], targets: Iterable[Target] = TARGETS) -> list[Trial]:
+def time_to_target(on_trial: Callable[[Trial], None]) -> list[Trial]:
     """All targets, every seed of each; ``on_trial`` gets each result as it comes."""
     trials = []
-    for target in targets:
-        for seed in target.seeds:
-            config = TrainConfig(kind=target.kind, layers=target.layers, noise=target.noise, seed=seed)
-            trials.append(run_trial("recipe", config, None, target))
+    for (kind, layers, noise), target in TARGETS.items():
+        for seed in SEEDS.get((kind, layers, noise), (0,)):
+            config = TrainConfig(kind=kind, layers=layers, noise=noise, seed=seed)
+            trials.append(run_trial("recipe", config, stages_of(config), target))
             on_trial(trials[-1])
     return trials
 

@@ -295,7 +295,7 @@ def _two_layer(seed: int) -> Measured:
 
 
 def _step_size(cases: list[_Case], rng: np.random.Generator) -> Measured:
-    start, later, approximate, measured = 0.0, 0.0, 0.0, 0.0
+    differences = []
     for case in cases:
         context = case.tokens.context
         energy = context.energy.max()
@@ -303,14 +303,17 @@ def _step_size(cases: list[_Case], rng: np.random.Generator) -> Measured:
         network = step_size.adaptive_step_network(case.model.dim, xy, yx)
         weights = gram_weights(network, context.gram)
         exact = step_size.adaptive_step(xy, yx, context.energy)
-        start = max(start, relative_difference(exact[:, None] * context.cross, weights))
-        measured = max(measured, relative_difference(step_size.effective_step_size(network, context)[-1].step, exact))
         by_print = step_size.adaptive_step(xy, yx, residual_energy(context))[:, None] * context.cross
-        approximate = max(approximate, relative_difference(by_print, weights))
-        longer = _followed_by(case.model, network)
         state = implicit_model.implicit_models(case.model, context)[-1]
-        expected = implicit_model.implicit_models(longer, context)[-1].w
-        later = max(later, relative_difference(step_size.two_layer_update(state, context, xy, yx), expected))
+        behind = implicit_model.implicit_models(_followed_by(case.model, network), context)[-1].w
+        pairs = (
+            (exact[:, None] * context.cross, weights),
+            (step_size.effective_step_size(network, context)[-1].step, exact),
+            (step_size.two_layer_update(state, context, xy, yx), behind),
+            (by_print, weights),
+        )
+        differences.append([relative_difference(computed, expected) for computed, expected in pairs])
+    start, measured, later, approximate = np.max(differences, axis=0)
     on = f"largest relative difference from the forward pass over {len(cases)} contexts and weights"
     return {
         "Section 5.3": (start, on),

@@ -16,8 +16,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
 from ridgeformer.training.optimisers import Adam, clip_norm, warmup_cosine
 from ridgeformer.training.pools import Mining, mine
-from ridgeformer.training.stages import SCORE_SATURATION, Run, Stage, StepInfo, flat, saturated_mean
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.stages import SCORE_SATURATION, Run, Stage, StepInfo, TrainState, flat, saturated_mean
 
 _SMOOTHING = 0.98  # a running mean over about fifty steps
 _SAFE_EVERY = 100  # steps between snapshots to go back to
@@ -54,16 +53,19 @@ class AdamStage(Stage):
         losses, gradient = self._gradient(run, state, model)
         robust = saturated_mean(losses)
         rate = self.rate * state.rate_factor * warmup_cosine(state.step, self.steps, self.warmup, self.final)
-        bad = not np.isfinite(gradient).all() or _exploded(losses, robust, state)
+        # Random weights may explode on most contexts; as long as some are left there is a gradient that leads away.
+        exploded = not (losses < EXPLODED).any() or robust > 10 * state.lowest + 1  # far worse than the run has been
+        bad, rewound = exploded or not np.isfinite(gradient).all(), False
         state = replace(state, step=state.step + 1, total=state.total + 1)
-        rewound = False
         if bad:
             state = replace(state, skipped=state.skipped + 1, bad_in_a_row=state.bad_in_a_row + 1)
             if state.bad_in_a_row >= _PATIENCE:
                 state, rewound = self._rewind(run, state), True
         else:
             state = _advance(state, gradient, rate, robust)
-        return state, StepInfo(self.name, state.step, state.total, _mean(losses), state.smoothed, rate, bad, rewound)
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss = float(losses.mean(dtype=np.float64))
+        return state, StepInfo(self.name, state.step, state.total, loss, state.smoothed, rate, bad, rewound)
 
     def _mined(self, run: Run, state: TrainState, model: LinearTransformer) -> TrainState:
         """The state with hard contexts searched for again, when it is time to."""
@@ -75,16 +77,9 @@ class AdamStage(Stage):
 
     def _gradient(self, run: Run, state: TrainState, model: LinearTransformer) -> tuple[Array, Array]:
         """(losses of a fresh batch, its gradient and that of the hard contexts, each shortened on its own)."""
-        losses, gradient = run.fresh_losses(
-            model,
-            run.task,
-            batch=self.batch,
-            seed=run.config.seed,
-            step=state.total,
-            objective=self.objective,
-            saturation=self.saturation,
-            threads=run.threads,
-        )
+        batch = {"batch": self.batch, "seed": run.config.seed, "step": state.total}
+        options = {"objective": self.objective, "saturation": self.saturation, "threads": run.threads}
+        losses, gradient = run.fresh_losses(model, run.task, **batch, **options)
         vector = clip_norm(flat(gradient), self.largest_gradient)
         if self.mining is not None and state.memory is not None:
             hard = GramDraw(*(array[: self.mining.keep] for array in state.memory))
@@ -96,8 +91,7 @@ class AdamStage(Stage):
         """Back to the last safe weights, with half the step size and fresh moments; or on to the next random start."""
         factor = state.rate_factor / 2
         if factor < _SPARE_FACTOR and self._spare(run, state):
-            rest = self.steps - state.step
-            state, factor = replace(state, step=self.steps, total=state.total + rest), 1.0
+            state, factor = replace(state, step=self.steps, total=state.total + self.steps - state.step), 1.0
         state = replace(state, vector=state.safe_vector, bad_in_a_row=0, rewinds=state.rewinds + 1, rate_factor=factor)
         return self._with_fresh_moments(state)
 
@@ -113,25 +107,7 @@ class AdamStage(Stage):
 def _advance(state: TrainState, gradient: Array, rate: float, robust: float) -> TrainState:
     adam, change = state.adam.step(gradient, rate)
     smoothed = robust if np.isnan(state.smoothed) else _SMOOTHING * state.smoothed + (1 - _SMOOTHING) * robust
-    return replace(
-        state,
-        vector=state.vector + change,
-        adam=adam,
-        safe_vector=state.vector if state.step % _SAFE_EVERY == 0 else state.safe_vector,
-        bad_in_a_row=0,
-        smoothed=smoothed,
-        lowest=min(state.lowest, smoothed),
-    )
-
-
-def _exploded(losses: Array, robust: float, state: TrainState) -> bool:
-    """Whether every context explodes, or the batch is far worse than the run has been: ten times its lowest loss.
-
-    Random weights may explode on most contexts; as long as some are left there is a gradient that leads away.
-    """
-    return not (losses < EXPLODED).any() or robust > 10 * state.lowest + 1
-
-
-def _mean(losses: Array) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(losses.mean(dtype=np.float64))
+    if state.step % _SAFE_EVERY == 0:
+        state = replace(state, safe_vector=state.vector)
+    state = replace(state, vector=state.vector + change, adam=adam, bad_in_a_row=0)
+    return replace(state, smoothed=smoothed, lowest=min(state.lowest, smoothed))

@@ -18,8 +18,8 @@ importance, are unbiased for the task, and see the tail sooner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,12 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import ContextDraw, Task
 from ridgeformer.evaluation import adjusted_losses
+from ridgeformer.training.optimisers import Function, QuasiNewton
+from ridgeformer.training.stages import Run, Stage, StepInfo, TrainState
 
 _LEVELS = 4  # of stretching, the lowest being none
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix
@@ -41,6 +44,10 @@ class Pool(NamedTuple):
 
     contexts: GramDraw
     importance: Array  # (batch,)
+
+    def rows(self, order: Array) -> Pool:
+        """The contexts with these numbers."""
+        return Pool(GramDraw(*(array[order] for array in self.contexts)), self.importance[order])
 
 
 def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
@@ -69,11 +76,10 @@ def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> 
     gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
     if examples <= weights.shape[1]:  # Σ has no inverse, or hardly one
         oracle = Context.unchecked(gram, examples).ridge(sigma**2)
-        return GramDraw(gram, weights, contexts.query, oracle)
-    variance = sigma[:, None] ** 2
-    system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
-    aim = b * noise - variance * weights
-    oracle = weights + np.linalg.solve(system, aim[..., None])[..., 0]
+    else:
+        variance = sigma[:, None] ** 2
+        system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
+        oracle = weights + np.linalg.solve(system, (b * noise - variance * weights)[..., None])[..., 0]
     return GramDraw(gram, weights, contexts.query, oracle)
 
 
@@ -115,15 +121,18 @@ def mine(
             factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
             candidates = widened(candidates, draw.sigma, factors, task.examples)
         worst.append(_worst(model, task, candidates, mining.keep))
-    merged = GramDraw(*(np.concatenate(arrays) for arrays in zip(*worst, strict=True)))
-    return _worst(model, task, merged, mining.memory)
+    return _worst(model, task, _concatenated(worst), mining.memory)
 
 
 def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
-    losses = adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
+    losses = _losses(model, task, contexts)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
-    return _rows(contexts, order)
+    return GramDraw(*(array[order] for array in contexts))
+
+
+def _losses(model: LinearTransformer, task: Task, contexts: GramDraw) -> Array:
+    return adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
 
 
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
@@ -135,8 +144,7 @@ def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: in
     b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
     z = w and D = d. float64.
     """
-    parts = [(*part, part[1]) for part in _stretched_chunks(task, count, stretch, widen, seed, number)]
-    return Pool(*_joined(parts)[:2])
+    return _joined(_stretched_chunks(task, count, stretch, widen, seed, number))
 
 
 def sifted_pool(
@@ -147,7 +155,7 @@ def sifted_pool(
     stretch: float,
     seed: int,
     number: int,
-    widen: float = 1.0,
+    widen: float = 1,
 ) -> Pool:
     """``count`` of ``count``·``sift`` stretched contexts: the quarter that adds most to the mean, and some of the rest.
 
@@ -156,29 +164,24 @@ def sifted_pool(
     """
     total, worst = count * sift, count // 4
     rng = token_rng(seed, Purpose.SELECT, number)
-    hard: list[tuple[GramDraw, Array, Array]] = []
-    rest: list[tuple[GramDraw, Array, Array]] = []
-    for contexts, importance in _stretched_chunks(task, total, stretch, widen, seed, number):
-        share = importance * adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
-        for part, order in (
-            (hard, np.argsort(-share, kind="stable")[:worst]),
-            (rest, np.flatnonzero(rng.random(len(share)) < (count - worst) / total)),
-        ):
-            part.append((_rows(contexts, order), importance[order], share[order]))
-    tail, tail_importance, tail_share = _joined(hard)
-    order = np.argsort(-tail_share, kind="stable")[:worst]
-    bulk, bulk_importance, bulk_share = _joined(rest)
-    easy = np.flatnonzero(bulk_share < tail_share[order[-1]])
-    standing_for = (total - len(order)) / max(1, len(easy))
-    importance = np.concatenate([tail_importance[order], bulk_importance[easy] * standing_for])
-    contexts = GramDraw(*(np.concatenate(pair) for pair in zip(_rows(tail, order), _rows(bulk, easy), strict=True)))
-    return Pool(contexts, importance * len(importance) / total)
+    parts, shares, samples = [], [], []
+    for pool in _stretched_chunks(task, total, stretch, widen, seed, number):
+        share = pool.importance * _losses(model, task, pool.contexts)
+        sampled = rng.random(len(share)) < (count - worst) / total
+        chosen = np.union1d(np.argsort(-share, kind="stable")[:worst], np.flatnonzero(sampled))
+        parts.append(pool.rows(chosen))
+        shares.append(share[chosen])
+        samples.append(sampled[chosen])
+    pool, share, sampled = _joined(parts), np.concatenate(shares), np.concatenate(samples)
+    hard = np.argsort(-share, kind="stable")[:worst]
+    easy = np.flatnonzero(sampled & (share < share[hard[-1]]))
+    pool.importance[easy] *= (total - len(hard)) / max(1, len(easy))  # what each of them stands for
+    pool = pool.rows(np.concatenate([hard, easy]))
+    return pool._replace(importance=pool.importance * len(pool.importance) / total)
 
 
-def _stretched_chunks(
-    task: Task, count: int, stretch: float, widen: float, seed: int, number: int
-) -> Iterator[tuple[GramDraw, Array]]:
-    """(contexts, importance), a chunk at a time."""
+def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed: int, number: int) -> Iterator[Pool]:
+    """A stretched pool, a chunk at a time."""
     rng = token_rng(seed, Purpose.MINE, number)
     pool_seed = int(rng.integers(2**63))
     levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
@@ -193,7 +196,7 @@ def _stretched_chunks(
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2
             importance = importance * _importance(squares, np.full(batch, task.examples * task.dim), widths)
             contexts = widened(contexts, draw.sigma, factors, task.examples)
-        yield contexts, importance
+        yield Pool(contexts, importance)
 
 
 def _importance(squares: Array, dimensions: Array, levels: Array) -> Array:
@@ -213,11 +216,74 @@ def _squared_norm(draw: ContextDraw) -> tuple[Array, Array]:
     return (weights**2).sum(axis=-1) + ratio, context.dim + np.where(audible, context.examples, 0)
 
 
-def _rows(contexts: GramDraw, order: Array) -> GramDraw:
-    return GramDraw(*(array[order] for array in contexts))
+def _joined(pools: Iterable[Pool]) -> Pool:
+    contexts, importance = zip(*pools, strict=True)
+    return Pool(_concatenated(contexts), np.concatenate(importance))
 
 
-def _joined(parts: list[tuple[GramDraw, Array, Array]]) -> tuple[GramDraw, Array, Array]:
-    contexts, importance, share = zip(*parts, strict=True)
-    together = GramDraw(*(np.concatenate(arrays) for arrays in zip(*contexts, strict=True)))
-    return together, np.concatenate(importance), np.concatenate(share)
+def _concatenated(contexts: Iterable[GramDraw]) -> GramDraw:
+    return GramDraw(*(np.concatenate(arrays) for arrays in zip(*contexts, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolStage(Stage):
+    """Second order: L-BFGS on a fixed pool of contexts, in float64; ends early when it has converged."""
+
+    pool: int
+    """Contexts of the pool."""
+    saturation: float = 0.0
+    stretch: float = 1.3
+    """Largest factor by which targets of the pool are multiplied; see `stretched_pool`."""
+    widen: float = 1.0
+    """Largest factor by which features of the pool are multiplied."""
+    sift: int = 0
+    """If positive, the pool is made of this many times as many contexts; see `sifted_pool`."""
+    stream: int | None = None
+    """Number of the random stream of the pool; None for the stage's place in the run."""
+
+    def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
+        """One iteration. When it has converged the rest of the stage's steps count as done."""
+        template = run.template(state.kind).astype(np.float64)
+        pool = run.keep(state.stage, lambda: self._draw(run, state, template))
+        function = pool_function(template, pool, self.saturation, run.threads, run.losses_on)
+        curvature = state.curvature or QuasiNewton.start(function, state.vector)
+        vector, share = state.vector, 0.0
+        lost = not np.isfinite(curvature.value)
+        if not curvature.converged:
+            curvature, vector, share = curvature.iterate(function, vector)
+        done = self.steps - state.step if curvature.converged else 1
+        loss = float(np.exp(curvature.value))
+        state = replace(state, step=state.step + done, total=state.total + done, skipped=state.skipped + lost)
+        state = replace(state, vector=vector, curvature=curvature, smoothed=loss)
+        return state, StepInfo(self.name, state.step, state.total, loss, loss, share, lost)
+
+    def _draw(self, run: Run, state: TrainState, template: LinearTransformer) -> Pool:
+        """The pool: decided by the run's seed, the stage and, if sifted, the weights that the stage started from."""
+        tails = (self.stretch, run.config.seed, state.stage if self.stream is None else self.stream, self.widen)
+        if self.sift:
+            return sifted_pool(template.unflatten(state.safe_vector), run.task, self.pool, self.sift, *tails)
+        return stretched_pool(run.task, self.pool, *tails)
+
+
+def pool_function(
+    template: LinearTransformer,
+    pool: Pool,
+    saturation: float,
+    threads: int | None = None,
+    losses_on: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient_on,
+) -> Function:
+    """Flat parameters → (ln of the pool's mean loss, gradient); infinite where the model explodes."""
+
+    def function(vector: Array) -> tuple[float, Array]:
+        model = template.unflatten(vector)
+        options = {"saturation": saturation, "importance": pool.importance, "backend": "fused", "threads": threads}
+        losses, gradient = losses_on(model, pool.contexts, **options)
+        slopes = gradient.flatten()
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounded = saturation * np.log1p(losses / saturation) if saturation else losses
+            mean = float((pool.importance * bounded).mean())
+        if not (0 < mean < np.inf) or not np.isfinite(slopes).all():
+            return float("inf"), slopes
+        return float(np.log(mean)), slopes / mean
+
+    return function

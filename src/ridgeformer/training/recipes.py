@@ -7,8 +7,7 @@ from dataclasses import replace
 from ridgeformer.core.distributions import NoisePrior, mean_variance
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.pool_stage import PoolStage
-from ridgeformer.training.pools import Mining
+from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
 from ridgeformer.training.stages import Stage
 
@@ -34,20 +33,11 @@ def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
 
 def _paper(config: TrainConfig) -> tuple[Stage, ...]:
     """Section 3 of the paper: Adam, 1e-4, 200 000 steps of 2048 sequences with one query each; nothing else."""
-    return (
-        AdamStage(
-            name="as printed",
-            steps=config.steps or 200_000,
-            rate=config.rate or 1e-4,
-            batch=config.batch or 2048,
-            origin="init" if config.start is None else "given",
-            init_scale=_full_scale(config.layers) if config.kind == "full" else 0.1,
-            objective="sampled",
-            saturation=0.0,
-            warmup=1,
-            final=1.0,
-        ),
-    )
+    steps, rate, batch = config.steps or 200_000, config.rate or 1e-4, config.batch or 2048
+    origin = "init" if config.start is None else "given"
+    scale = _full_scale(config.layers) if config.kind == "full" else 0.1
+    stage = AdamStage(name="as printed", steps=steps, rate=rate, batch=batch, origin=origin, init_scale=scale)
+    return (replace(stage, objective="sampled", saturation=0.0, warmup=1, final=1.0),)
 
 
 def _full_scale(layers: int) -> float:
@@ -94,30 +84,15 @@ def _deep_full(config: TrainConfig) -> tuple[Stage, ...]:
     widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
     pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
-    scale = _full_scale(config.layers)
+    scale, origin = _full_scale(config.layers), "given" if given else "best"
     start = AdamStage(
         name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
     )
-    main = AdamStage(
-        name="main",
-        steps=steps,
-        rate=rate,
-        batch=batch,
-        origin="given" if given else "best",
-        mining=Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen),
-        tolerance=0.05,
-    )
-    polish = AdamStage(
-        name="polish",
-        steps=max(1, steps // 5),
-        rate=rate * 0.2,
-        batch=batch,
-        square_decay=0.99,
-        warmup=50,
-        final=0.02,
-        mining=Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen),
-        tolerance=0.05,
-    )
+    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen)
+    main = AdamStage(name="main", steps=steps, rate=rate, batch=batch, origin=origin, mining=mining, tolerance=0.05)
+    mining = Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen)
+    polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
+    polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
     return (*_numbered(start, starts), main, polish, *_widened(config))
 
 

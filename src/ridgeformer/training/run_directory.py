@@ -11,17 +11,30 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import safetensors
+import safetensors.numpy
+
 from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.random import GramDraw
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.state import TrainState, load_checkpoint, save_checkpoint
+from ridgeformer.training.optimisers import Adam, QuasiNewton
+from ridgeformer.training.stages import TrainState
 
 _KEPT_CHECKPOINTS = 3  # one may be damaged by a failing disk; the one before it then serves
+_KEY = "ridgeformer-checkpoint"
+_VECTORS = ("vector", "safe_vector", "best_vector")
+_NESTED = ("adam", "memory", "curvature")
+_PLAIN = tuple(field.name for field in fields(TrainState) if field.name not in (*_VECTORS, *_NESTED))
+_CURVATURE = ("gradient", "scale", "steps", "changes")
 
 
 class RunDirectory:
@@ -57,7 +70,7 @@ class RunDirectory:
             for old in (*files, *self.checkpoints.glob("*.safetensors")):
                 old.unlink(missing_ok=True)
             self.history.touch()
-        write_whole(self.path / "config.json", _json(config.as_json()))
+        _write_json(self.path / "config.json", config.as_json())
 
     def config(self, prior: NoisePrior | None = None) -> TrainConfig:
         """The config of the run that is here; ``prior`` is its noise prior, if that is not one of the package's."""
@@ -72,48 +85,38 @@ class RunDirectory:
 
         with _writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
+            file = (self.path / "lock").open("a")
+        with file:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as taken:
                 raise InputError(f"Another process is working on the run in {self.path}.") from taken
             yield
-        finally:
-            os.close(handle)
 
-    def save(self, state: TrainState) -> Path:
+    def save(self, state: TrainState) -> None:
         """Write a checkpoint and forget all but the last few."""
-        with _writing(self.history):
-            length = self.history.stat().st_size
-            with self.history.open("rb") as file:  # what the checkpoint counts on must be on disk before it
-                os.fsync(file.fileno())
-        path = self.checkpoints / f"step-{state.total:09d}.safetensors"
-        save_checkpoint(state, path, length)
+        with _writing(self.history), self.history.open("rb") as file:
+            os.fsync(file.fileno())  # what the checkpoint counts on must be on disk before it
+            length = os.fstat(file.fileno()).st_size
+        save_checkpoint(state, self.checkpoints / f"step-{state.total:09d}.safetensors", length)
         for old in self._saved()[:-_KEPT_CHECKPOINTS]:
             old.unlink(missing_ok=True)
-        return path
 
     def _saved(self) -> list[Path]:
         return sorted(self.checkpoints.glob("step-*.safetensors"))
 
     def latest(self) -> tuple[TrainState | None, list[str]]:
         """(newest readable checkpoint, what was wrong with newer ones); also cuts the history back to it."""
-        complaints = []
+        state, length, complaints = None, 0, []
         for path in reversed(self._saved()):
             try:
                 state, length = load_checkpoint(path)
+                break
             except InputError as damaged:
                 complaints.append(f"{damaged} Going back to the one before it.")
-                continue
-            self._cut_history(length)
-            return state, complaints
-        self._cut_history(0)
-        return None, complaints
-
-    def _cut_history(self, length: int) -> None:
         with _writing(self.history), self.history.open("ab") as file:
             file.truncate(length)
+        return state, complaints
 
     def append(self, row: dict[str, Any], seconds: float) -> None:
         """Add one line to the history, and how much training it took to get there."""
@@ -150,11 +153,55 @@ class RunDirectory:
     def finish(self, model: LinearTransformer, result: dict[str, Any]) -> None:
         """Write the model and, last of all, the result: its presence says that the run is complete."""
         model.save(self.model)
-        write_whole(self.result, _json(result))
+        _write_json(self.result, result)
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+def save_checkpoint(state: TrainState, path: Path, history_bytes: int) -> None:
+    """Write the state, and how long the history was at that moment, whole or not at all."""
+    adam, memory, curvature = state.adam, state.memory, state.curvature
+    tensors: dict[str, Array] = {name: getattr(state, name) for name in _VECTORS}
+    tensors |= {"adam_mean": adam.mean, "adam_square": adam.square}
+    numbers: dict[str, Any] = {name: getattr(state, name) for name in _PLAIN}
+    numbers["adam"] = [adam.count, adam.mean_decay, adam.square_decay, adam.epsilon]
+    if memory is not None:
+        tensors |= {f"memory_{name}": array for name, array in memory._asdict().items()}
+    if curvature is not None:
+        tensors |= {f"curvature_{name}": getattr(curvature, name) for name in _CURVATURE}
+        numbers["curvature"] = [curvature.value, curvature.stalled]
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    # Python's JSON writes floats so that they read back exactly, and Infinity and NaN as such.
+    metadata = {_KEY: json.dumps({"state": numbers, "history_bytes": history_bytes})}
+    write_whole(path, safetensors.numpy.save(contiguous, metadata=metadata))
+
+
+def load_checkpoint(path: Path) -> tuple[TrainState, int]:
+    """(state, length of the history in bytes), as `save_checkpoint` wrote them; a damaged file is an `InputError`."""
+    try:
+        data = path.read_bytes()
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        metadata, tensors = json.loads(header["__metadata__"][_KEY]), safetensors.numpy.load(data)
+        numbers: dict[str, Any] = metadata["state"]
+        if "leg" in numbers:  # an older version's name of a stage; its plan will tell that it cannot go on
+            numbers = {"kind": "", "stage": numbers["leg"], **numbers}
+        memory = curvature = None
+        if "memory_gram" in tensors:
+            memory = GramDraw(*(tensors[f"memory_{name}"] for name in GramDraw._fields))
+        if "curvature" in numbers:
+            value, stalled = numbers["curvature"]
+            arrays = {name: tensors[f"curvature_{name}"] for name in _CURVATURE}
+            curvature = QuasiNewton(value, **arrays, stalled=stalled)
+        adam = Adam(tensors["adam_mean"], tensors["adam_square"], *numbers["adam"])
+        same = {name: numbers[name] for name in _PLAIN} | {name: tensors[name] for name in _VECTORS}
+        state = TrainState(**same, adam=adam, memory=memory, curvature=curvature)
+        return state, int(metadata["history_bytes"])
+    except OSError as failed:
+        raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as broken:
+        raise InputError(f"{path} is not a readable checkpoint.") from broken
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 @contextlib.contextmanager

@@ -24,11 +24,9 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
-from ridgeformer.training.pool_stage import pool_function
-from ridgeformer.training.pools import Pool
-from ridgeformer.training.quasi_newton import QuasiNewton
-from ridgeformer.training.stages import Run, Stage, StepInfo, flat
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.optimisers import QuasiNewton
+from ridgeformer.training.pools import Pool, pool_function
+from ridgeformer.training.stages import Run, Stage, StepInfo, TrainState, flat
 
 _SEQUENCES = 131_072  # whose eigenvalues make the histogram: 1.3 million at d = 10
 _TAIL = 0.1  # share of the eigenvalues on either side to which the tails are fitted
@@ -60,13 +58,17 @@ class SpectralStage(Stage):
         vector = flat(run.adopt(fitted))
         loss = run.score(state.kind, vector)
         state = replace(state, vector=vector, step=1, total=state.total + 1, smoothed=loss)
-        return state, StepInfo(self.name, 1, state.total, loss, loss, 1.0, False, False)
+        return state, StepInfo(self.name, 1, state.total, loss, loss, rate=1.0)
 
 
 def spectral_pool(task: Task, layers: int = 1) -> Pool:
     """One-feature contexts that stand for the eigenvalues of the task's Σ; their mean loss is E ½ Σ_j … above."""
     values, shares = _spectrum(task.dim, task.examples, _RAREST if layers < _DEEP else _RAREST_DEEP)
-    return _one_feature(values, mean_variance(task.prior), shares)
+    variance = mean_variance(task.prior)
+    cross = np.sqrt(values * (values + variance))
+    gram = np.stack([np.stack([values, cross], -1), np.stack([cross, cross**2 / values], -1)], -1)
+    target = (cross / (values + variance))[:, None]
+    return Pool(GramDraw(gram, target, target, target), shares * len(shares))
 
 
 @lru_cache(maxsize=4)
@@ -103,13 +105,6 @@ def _with_smooth_tails(counts: Array, centres: Array, power: float, rarest: floa
         fitted = np.where(tail & ~trusted, np.exp(np.minimum(known + design @ solution, np.log(_TRUSTED))), fitted)
     rare = np.minimum(np.cumsum(fitted), np.cumsum(fitted[::-1])[::-1]) < rarest * _SEQUENCES
     return np.where(rare, 0.0, fitted)
-
-
-def _one_feature(values: Array, variance: float, shares: Array) -> Pool:
-    cross = np.sqrt(values * (values + variance))
-    gram = np.stack([np.stack([values, cross], -1), np.stack([cross, cross**2 / values], -1)], -1)
-    target = (cross / (values + variance))[:, None]
-    return Pool(GramDraw(gram, target, target, target), shares * len(shares))
 
 
 def fit_spectrum(
@@ -155,9 +150,7 @@ def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int, s
     fresh = LinearTransformer.init("gdpp", layers=depth, dim=1, seed=seed, start=start, scale=0.1, dtype=np.float64)
     if grown is None:
         return fresh
-    shaken = start % 2 * _SHAKE
-    rng = token_rng(seed, Purpose.INIT, shake)
-    parameters = {}
+    shaken, rng, parameters = start % 2 * _SHAKE, token_rng(seed, Purpose.INIT, shake), {}
     for name, size in (("p", _NEW_LAYER), ("q", 1.0)):
         old = grown.parameters[name]
         old = old * (1 + shaken * rng.standard_normal(old.shape))

@@ -8,6 +8,7 @@ file of its own, write ``step`` (and ``start``, if there is more to prepare than
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,20 +20,19 @@ from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
-from ridgeformer.core.random import Purpose
+from ridgeformer.core.random import GramDraw, Purpose
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.optimisers import Adam
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.optimisers import Adam, QuasiNewton
 
 _Drawn = TypeVar("_Drawn")
 SCORE_SATURATION = 10.0
 """Losses of trained models stay below 5, so 10 leaves them alone; an exploding one costs what it weighs in the log."""
 SMALLEST_FACTOR = 2.0**-8
 """Of the step size: with less, after eight rewinds, nothing is learned any more."""
-_NEW_SCALE = 0.02  # of the random q of a new layer or head; its p is zero, so that it changes nothing at first
+_NEW_SCALE = 0.02  # of the random q of a new layer or head
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,48 @@ class StepInfo:
     """Running mean of the saturated loss."""
     rate: float
     """Step size; in a second-order stage the share of the full step."""
-    skipped: bool
+    skipped: bool = False
     """Whether the gradient was not used, because it or the losses had exploded."""
-    rewound: bool
+    rewound: bool = False
     """Whether the run went back to its last safe weights."""
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """Where a run stands. Immutable: a step makes a new one."""
+
+    vector: Array
+    """The parameters, float64."""
+    adam: Adam
+    safe_vector: Array
+    """Parameters of the last time all was well, to go back to when a run explodes."""
+    best_vector: Array
+    """Parameters of the best finished stage."""
+    memory: GramDraw | None = None
+    """Hard contexts, worst first."""
+    curvature: QuasiNewton | None = None
+    """What a second-order stage knows; None in others, and before its first iteration."""
+    kind: str = ""
+    """Kind of the model whose parameters these are."""
+    plan: str = ""
+    """Names the stages of the run: a state means nothing to a run with others."""
+    stage: int = 0
+    """Number of stages that are done."""
+    step: int = 0
+    """Steps done in this stage."""
+    total: int = 0
+    """Steps done in the run: it names each step's contexts."""
+    skipped: int = 0
+    """Steps whose gradient was not used."""
+    bad_in_a_row: int = 0
+    rewinds: int = 0
+    """Times the run went back to ``safe_vector`` and halved its step size."""
+    rate_factor: float = 1.0
+    smoothed: float = math.nan
+    """Running mean of the saturated loss."""
+    lowest: float = math.inf
+    """Lowest value of ``smoothed`` since the weights were last fresh."""
+    best_score: float = math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,30 +114,17 @@ class Stage:
 
     def start(self, run: Run, state: TrainState) -> TrainState:
         """The state before the first step, given that in which the stage before ended."""
-        kind = self.kind or run.config.kind
-        vector, memory, lowest = state.vector, state.memory, state.lowest
+        kind, vector = self.kind or run.config.kind, state.vector
         if self.origin in ("init", "given"):
             model = run.fresh(kind, state.stage, self.init_scale) if self.origin == "init" else run.adopt(run.given)
-            vector, memory, lowest = flat(model), None, float("inf")
+            vector, state = flat(model), replace(state, memory=None, lowest=math.inf)
         elif self.origin == "best":
             vector = state.best_vector
         elif self.origin == "smaller":
             vector = flat(run.model(state))
             state = replace(state, best_vector=vector, best_score=run.score(kind, vector))
-        return replace(
-            state,
-            kind=kind,
-            step=0,
-            vector=vector,
-            safe_vector=vector,
-            adam=Adam.start(len(vector)),
-            memory=memory,
-            curvature=None,
-            bad_in_a_row=0,
-            rate_factor=1.0,
-            smoothed=float("nan"),
-            lowest=lowest,
-        )
+        state = replace(state, step=0, curvature=None, bad_in_a_row=0, rate_factor=1.0, smoothed=math.nan)
+        return replace(state, kind=kind, vector=vector, safe_vector=vector, adam=Adam.start(len(vector)))
 
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
         """(state after one more step, what happened in it)."""
@@ -130,19 +155,14 @@ class Run:
         return self.config.task
 
     @property
-    def total_steps(self) -> int:
-        """Steps of all stages together."""
-        return sum(stage.steps for stage in self.stages)
-
-    @property
     def plan(self) -> str:
         """A short name of the stages; another version's recipe may have others."""
         return hashlib.sha256(repr(self.stages).encode()).hexdigest()[:16]
 
     def start(self) -> TrainState:
         """The state before the first step."""
-        blank = TrainState.start(np.empty(0), self.config.kind, self.plan)
-        state = self.stages[0].start(self, blank)
+        none = np.empty(0)
+        state = self.stages[0].start(self, TrainState(none, Adam.start(0), none, none, plan=self.plan))
         return replace(state, best_vector=state.vector)
 
     def step(self, state: TrainState) -> tuple[TrainState, StepInfo]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,17 @@ from ridgeformer.core.validation import (
     whole_number,
 )
 from ridgeformer.evaluation import Evaluation, evaluate
-from ridgeformer.training.callbacks import Callback, callback_list
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.run_directory import RunDirectory
-from ridgeformer.training.stages import Run
-from ridgeformer.training.state import TrainState
+from ridgeformer.training.stages import Run, StepInfo, TrainState
 from ridgeformer.zoo import load
 
+Callback = Callable[[StepInfo], object]
+"""Anything that can be called with a `StepInfo`; its result is not used."""
+
 _HISTORY_EVERY = 100  # steps
+_LOG_EVERY = 10  # steps: a run has tens of thousands
 _EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
 
 
@@ -99,7 +100,8 @@ def train(
     out: folder in which the run is kept. It can then go on after any interruption.
     resume: go on with the run in ``out``, bit for bit as if nothing had happened.
     overwrite: replace a run that is already in ``out``.
-    callbacks: a function, or several, called with a `StepInfo` after every step; see `Callback`.
+    callbacks: a function, or several, called in turn with a `StepInfo` after every step. What it raises ends the
+        training; KeyboardInterrupt stops a run that is kept in ``out`` so that it can go on later.
     on_message: called with a sentence when something is wrong that does not end the run, such as a damaged checkpoint.
     threads: threads to use; the result does not depend on it. This and ``given`` are for a config; a `Run` has its own.
     checkpoint_seconds: time between saves in ``out``.
@@ -110,8 +112,9 @@ def train(
 
     >>> import ridgeformer as rf
     >>> config = rf.TrainConfig(kind="diag", layers=1, recipe="paper", steps=20, batch=8, sequences=100)
-    >>> rf.train(config).model.size
-    4
+    >>> losses = []
+    >>> rf.train(config, callbacks=lambda info: losses.append(info.loss)).model.size, len(losses)
+    (4, 20)
     """
     started = time.perf_counter()
     if threads is not None:
@@ -125,32 +128,28 @@ def train(
     if resume and (out is None or overwrite):
         raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
-    called, directory = callback_list(callbacks), None if out is None else RunDirectory(out)
+    several: Any = [callbacks] if callable(callbacks) else callbacks
+    if isinstance(several, str) or not isinstance(several, Sequence) or not all(map(callable, several)):
+        raise InputError(f"callbacks must be a function of a StepInfo or a list of such functions, not {callbacks!r}.")
+    directory = None if out is None else RunDirectory(out)
     with directory.locked() if directory else contextlib.nullcontext():
-        run = dataclasses.replace(config, given=_given(config, directory if resume else None))
+        run = replace(config, given=_given(config, directory if resume else None))
         state, history = _open(run, directory, resume, overwrite, on_message)
-        state = _steps(run, state, directory, history, called, checkpoint_seconds)
+        state, evaluation = _steps(run, state, directory, history, several, checkpoint_seconds)
         model = run.model(state)
         counts = {"steps": state.total, "skipped": state.skipped, "rewinds": state.rewinds}
-        if run.diverged(state):
+        if evaluation is None:
             if directory:
                 directory.finish(model, {"status": "diverged", **counts})
             raise TrainingDivergedError(
                 f"Training diverged: after {state.rewinds} returns to safe weights at ever smaller steps it still "
                 f"explodes at step {state.total}; try a smaller rate or another seed."
             )
-        try:
-            evaluation = evaluate(model, run.task, run.config.sequences, _EVALUATION_SEED)
-        except KeyboardInterrupt as stopped:
-            if directory is None:
-                raise
-            raise _interrupted(state, directory) from stopped
         training = run.config.as_json()
         task = {name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training}
         info = {"task": task, "training": training, "evaluation": _finite(asdict(evaluation))}
-        model = dataclasses.replace(model, info=info)
-        seconds = time.perf_counter() - started
-        result = TrainResult(model, evaluation, history, **counts, seconds=seconds)
+        model = replace(model, info=info)
+        result = TrainResult(model, evaluation, history, **counts, seconds=time.perf_counter() - started)
         if directory:
             directory.finish(model, result.as_json())
     return result
@@ -196,12 +195,12 @@ def _steps(
     history: list[dict[str, Any]],
     callbacks: Sequence[Callback],
     checkpoint_seconds: float,
-) -> TrainState:
-    """Step until the end, saving now and then."""
+) -> tuple[TrainState, Evaluation | None]:
+    """Step until the end, saving now and then, and measure the result, unless the run has diverged."""
     saved = time.monotonic()
     started = saved - (directory.read_seconds().get(history[-1]["total"], 0.0) if directory and history else 0.0)
     try:
-        with _interrupts_between_steps() as release:
+        with _interrupts_held_back() as interrupts:
             while not (run.finished(state) or run.diverged(state)):
                 stage = state.stage
                 state, info = run.step(state)
@@ -214,15 +213,20 @@ def _steps(
                 if directory and time.monotonic() - saved >= checkpoint_seconds:
                     directory.save(state)
                     saved = time.monotonic()
-                release()
+                if interrupts:
+                    raise KeyboardInterrupt
+        if directory:
+            directory.save(state)
+        if run.diverged(state):
+            return state, None
+        return state, evaluate(run.model(state), run.task, run.config.sequences, _EVALUATION_SEED)
     except KeyboardInterrupt as stopped:
         if directory is None:
             raise
         directory.save(state)
-        raise _interrupted(state, directory) from stopped
-    if directory:
-        directory.save(state)
-    return state
+        raise TrainingInterruptedError(
+            f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
+        ) from stopped
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
@@ -230,35 +234,43 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
 
 
-def _interrupted(state: TrainState, directory: RunDirectory) -> TrainingInterruptedError:
-    return TrainingInterruptedError(
-        f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
-    )
-
-
 @contextlib.contextmanager
-def _interrupts_between_steps() -> Iterator[Callable[[], None]]:
-    """Hold back Ctrl-C until the function given is called, between steps, where nothing is half done.
+def _interrupts_held_back() -> Iterator[list[int]]:
+    """Ctrl-C goes into the list, to be looked at between steps, where nothing is half done.
 
     A second Ctrl-C is not held back. Only the main thread hears of it at all.
     """
-    pressed = False
+    pressed: list[int] = []
 
     def hold(number: int, frame: object) -> None:
-        nonlocal pressed
         if pressed:
             raise KeyboardInterrupt
-        pressed = True
+        pressed.append(number)
 
-    def release() -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield release
-        return
-    before = signal.signal(signal.SIGINT, hold)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, hold) if in_main_thread else None
     try:
-        yield release
+        yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def tensorboard_log(folder: Path) -> Iterator[Callback]:
+    """A callback that logs loss, smoothed loss and step size for TensorBoard, and every skipped or rewound step.
+
+    Needs the extra ``ridgeformer[tensorboard]``; raises `InputError` without it.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as missing:
+        raise InputError("Logging for TensorBoard needs: pip install 'ridgeformer[tensorboard]'.") from missing
+
+    def log(info: StepInfo) -> None:
+        for name, value in asdict(info).items():
+            if value is True or (name in ("loss", "smoothed", "rate") and info.total % _LOG_EVERY == 0):
+                writer.add_scalar(name, float(value), info.total)
+
+    with SummaryWriter(str(folder)) as writer:
+        yield log

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -75,7 +76,8 @@ def load(source: str | Path) -> LinearTransformer:
     """
     if not isinstance(source, str | Path):
         raise InputError(f"A model is loaded from a file or by its name in the zoo, not from {shortened(source)}.")
-    if isinstance(source, Path) or "/" in source or source.endswith(SUFFIX) or _is_file(source):
+    # A folder of that name is no model ('explain NAME --out NAME' makes one); nor is what no file can be called.
+    if isinstance(source, Path) or "/" in source or source.endswith(SUFFIX) or os.path.isfile(source):
         return load_model(Path(source))
     if source not in zoo_names():
         near = difflib.get_close_matches(source, zoo_names(), n=1)
@@ -86,10 +88,3 @@ def load(source: str | Path) -> LinearTransformer:
 
 def _file(name: str) -> Path:
     return zoo_folder() / f"{name}{SUFFIX}"
-
-
-def _is_file(source: str) -> bool:
-    try:
-        return Path(source).is_file()  # a folder of that name is none: 'explain NAME --out NAME' makes one
-    except (OSError, ValueError):  # too long for a name, or a null byte
-        return False

@@ -10,8 +10,8 @@ import pytest
 import scipy.optimize
 
 from ridgeformer.core.notation import Array
-from ridgeformer.training import quasi_newton
-from ridgeformer.training.quasi_newton import Function, QuasiNewton
+from ridgeformer.training import optimisers
+from ridgeformer.training.optimisers import Function, QuasiNewton
 
 
 def quadratic(size: int, condition: float) -> tuple[Function, Array]:
@@ -171,7 +171,7 @@ def test_value_that_is_not_a_number_is_never_accepted() -> None:
 
 def test_one_parameter_changes_by_at_most_half_its_scale_in_an_iteration() -> None:
     state, vector = QuasiNewton.start(rosenbrock, STARTS[0]), STARTS[0]
-    np.testing.assert_array_equal(state.scale, np.abs(STARTS[0]) + quasi_newton.SMALLEST_SCALE)
+    np.testing.assert_array_equal(state.scale, np.abs(STARTS[0]) + optimisers.SMALLEST_SCALE)
     for _ in range(40):
         moved, after, _ = state.iterate(rosenbrock, vector)
         assert (np.abs(after - vector) <= 0.5 * state.scale * (1 + 1e-12)).all()  # 1e-12: rounding
@@ -188,7 +188,7 @@ def test_iteration_is_a_pure_function_of_its_state() -> None:
         after = state.iterate(function, vector)
         trail.append((state, vector, kept, after))
         state, vector, _ = after
-    assert len(state.steps) == quasi_newton._PAIRS
+    assert len(state.steps) == optimisers._PAIRS
     for state, vector, (known, place), (expected, arrived, share) in reversed(trail):
         again, again_vector, again_share = state.iterate(function, vector)
         np.testing.assert_array_equal(again_vector, arrived)
