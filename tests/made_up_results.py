@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer import baselines
-from ridgeformer.core.model import KINDS
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.task import Task
 from ridgeformer.evaluation import ShiftResult, default_scenarios
 from ridgeformer.plots import FIGURES, Figure

@@ -17,14 +17,9 @@ GRAM = make_examples(6, 9, 3, seed=1).gram
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ablation_of_nothing_changes_nothing(kind: str) -> None:
+def test_without_yx_in_any_layer_every_prediction_is_zero_and_without_nothing_it_is_the_model(kind: str) -> None:
     model = tame_model(kind, 3, 2, 3, GRAM)
     assert switched_off(model, mark(3, (), None)) is model
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_yx_in_any_layer_every_prediction_is_zero(kind: str) -> None:
-    model = tame_model(kind, 3, 2, 3, GRAM)
     assert not gram_weights(switched_off(model, mark(3, ("yx",), None)), GRAM).any()
     assert gram_weights(switched_off(model, mark(3, ("yx",), 2)), GRAM).any()  # the control: in one layer
 
@@ -74,14 +69,8 @@ def test_ablations_cover_every_part_once_and_mark_inert_ones() -> None:
     model = tame_model("diag", 2, 1, 3, sample.context.gram)
     done: list[tuple[int, int]] = []
     found = ablations(model, sample, on_done=lambda *numbers: done.append(numbers))
-    assert [a.label for a in found[:6]] == [
-        "nothing",
-        "ω_xx, all layers",
-        "ω_xy, all layers",
-        "ω_yx, all layers",
-        "ω_yy, all layers",
-        "ω_xy and ω_yy, all layers",
-    ]
+    everywhere = [f"{name}, all layers" for name in ("ω_xx", "ω_xy", "ω_yx", "ω_yy", "ω_xy and ω_yy")]
+    assert [a.label for a in found[:6]] == ["nothing", *everywhere]
     assert len(found) == 6 + 8
     assert done[-1] == (14, 14)
     assert [a.label for a in found if a.inert] == ["ω_xx, layer 2", "ω_xy, layer 2"]

@@ -44,19 +44,13 @@ def test_code_in_a_fresh_interpreter_is_the_model(kind: str, heads: int, layers:
     assert relative_error(found, rf.implicit_weights(model, EXAMPLES.X, EXAMPLES.y)) < 1e-12
 
 
-def test_code_of_a_float32_model_agrees_to_a_millionth(tmp_path: Path) -> None:
+def test_code_of_a_float32_model_agrees_unless_a_constant_is_changed(tmp_path: Path) -> None:
     model = tame_model("diag", 3, 1, 4, EXAMPLES.gram).astype(np.float32)
-    found = run_elsewhere(algorithm(model, TASK).as_code(), tmp_path)
     expected = rf.implicit_weights(model.astype(np.float64), EXAMPLES.X, EXAMPLES.y)
-    assert relative_error(found, expected) < 1e-6
-
-
-def test_code_with_one_constant_changed_is_not_the_model(tmp_path: Path) -> None:
-    model = tame_model("diag", 3, 1, 4, EXAMPLES.gram)
     omega = omega_of(model).copy()
+    assert relative_error(run_elsewhere(Algorithm(omega, "T.", "N.").as_code(), tmp_path), expected) < 1e-6
     omega[1, 2] *= 1.01
-    found = run_elsewhere(Algorithm(omega, "T.", "N.").as_code(), tmp_path)
-    assert relative_error(found, rf.implicit_weights(model, EXAMPLES.X, EXAMPLES.y)) > 1e-6
+    assert relative_error(run_elsewhere(Algorithm(omega, "T.", "N.").as_code(), tmp_path), expected) > 1e-6
 
 
 def test_code_names_only_what_it_uses() -> None:

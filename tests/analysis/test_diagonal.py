@@ -35,17 +35,13 @@ def test_two_heads_with_free_omega_are_the_same_model(kind: str, heads: int) -> 
     assert relative_error(gram_weights(same, GRAM), gram_weights(model, GRAM)) < ROUNDING
 
 
-def test_omega_of_a_full_model_is_refused() -> None:
+def test_models_and_omega_of_the_wrong_kind_are_refused() -> None:
+    for wrong in (omega_of, canonical_heads, diagonal_fit):
+        with pytest.raises(rf.InputError, match="model must be a LinearTransformer"):
+            wrong("diag-4-uniform-5")  # type: ignore[arg-type]
     with pytest.raises(rf.InputError, match="Only diag and gdpp") as caught:
         omega_of(tame_model("full", 2, 1, 4, GRAM))
     one_sentence(caught.value)
-
-
-def test_models_and_omega_of_the_wrong_kind_are_refused() -> None:
-    for wrong in (omega_of, canonical_heads, diagonal_fit):
-        with pytest.raises(rf.InputError, match="model must be a LinearTransformer") as caught:
-            wrong("diag-4-uniform-5")  # type: ignore[arg-type]
-        one_sentence(caught.value)
     with pytest.raises(rf.InputError, match="axes"):
         model_from_omega(np.zeros(4), 3)
 
@@ -69,13 +65,14 @@ def test_exactly_the_inert_omega_change_nothing(layers: int) -> None:
 
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("kind", ["diag", "full"])
-def test_canonical_heads_do_not_depend_on_how_the_model_is_written(kind: str, heads: int) -> None:
+def test_canonical_heads_and_projection_do_not_depend_on_how_the_model_is_written(kind: str, heads: int) -> None:
     if kind == "diag":
         heads = min(heads, 2)  # two diagonals span at most two heads; more would be degenerate
     model = tame_model(kind, 3, heads, 4, GRAM, seed=2)
     other = rewritten(model)
     for found, expected in zip(canonical_heads(other), canonical_heads(model), strict=True):
         assert relative_error(found, expected) < 1e-8
+    assert relative_error(diagonal_fit(other).omega, diagonal_fit(model).omega) < 1e-9
     raw = other.attention_matrices()[0]
     assert relative_error(raw, model.embed("full").attention_matrices()[0]) > 0.1  # the control: it was rewritten
 
@@ -123,11 +120,6 @@ def test_projection_of_a_full_model_is_least_squares_over_all_symmetric_matrices
     assert relative_error(fit.omega[0], found) < ROUNDING
     assert fit.shares[0] == pytest.approx(1 - residual[0] / (target**2).sum())
     assert fit.shares[0] < 0.5  # a random model is far from diagonal
-
-
-def test_projection_does_not_depend_on_how_the_model_is_written() -> None:
-    model = tame_model("full", 3, 2, 4, GRAM, seed=3)
-    assert relative_error(diagonal_fit(rewritten(model)).omega, diagonal_fit(model).omega) < 1e-9
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])

@@ -91,20 +91,13 @@ def description(name: str, count: int, loss: float, error: float = 0.0, round_nu
 
 
 def test_best_is_the_shortest_within_the_limit_with_confidence() -> None:
-    found = Simplest(
-        TASK,
-        0,
-        evaluation(1.0),
-        11,
-        (description("long", 5, 0.9),),
-        (
-            description("fits", 3, 1.04),
-            description("round numbers count", 1, 1.049, round_numbers=2),
-            description("too bad", 2, 1.06),
-            description("uncertain", 2, 1.04, error=0.02),
-        ),
-        {},
+    forms = (
+        description("fits", 3, 1.04),
+        description("round numbers count", 1, 1.049, round_numbers=2),
+        description("too bad", 2, 1.06),
+        description("uncertain", 2, 1.04, error=0.02),
     )
+    found = Simplest(TASK, 0, evaluation(1.0), 11, (description("long", 5, 0.9),), forms, {})
     assert found.limit == pytest.approx(1.05)
     assert found.best is not None
     assert found.best.name == "fits"

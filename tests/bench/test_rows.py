@@ -28,9 +28,8 @@ def test_json_holds_machine_config_and_rows() -> None:
     report = BenchReport(BenchConfig(only=("step",)), describe_machine(), ROWS, seconds=12.3)
     data = json.loads(json.dumps(report.as_json(), allow_nan=False))
     assert data["config"] == {"repeats": 7, "quick": False, "only": ["step"]}
-    assert {"cpu", "cores", "memory_gb", "python", "numpy", "numba", "jax", "torch", "load_average"} <= set(
-        data["machine"]
-    )
+    described = {"cpu", "cores", "memory_gb", "python", "numpy", "numba", "jax", "torch", "load_average"}
+    assert described <= set(data["machine"])
     assert len(data["rows"]) == len(ROWS)
     jax_row, torch_row = data["rows"][1:3]
     assert jax_row["met"] is True

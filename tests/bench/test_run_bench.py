@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.bench import EXPECTED_SECONDS, SECTIONS, BenchConfig, run_bench, section_functions
+from ridgeformer.bench import SECTIONS, BenchConfig, run_bench, section_function
 from ridgeformer.bench.machine import run_python
 
 
 def test_every_section_has_a_function() -> None:
-    assert tuple(section_functions()) == tuple(EXPECTED_SECONDS) == tuple(SECTIONS)
+    assert all(callable(section_function(name)) for name in SECTIONS)
 
 
 def test_quick_run_of_chosen_sections_gives_their_rows_only() -> None:

@@ -59,15 +59,10 @@ def test_check_of_a_competitor_with_another_gradient_raises() -> None:
         check_competitor("Wrong", wrong, MODEL, TASK, {"any": gram_loss})
 
 
-def draw(competitor: Jax | Torch, task: rf.Task, batch: int) -> tuple[Any, Any]:
-    source = competitor.jax.random.key(1) if isinstance(competitor, Jax) else competitor.torch.Generator()
-    tokens, target = competitor.draw_tokens(source, task, batch)
-    return np.asarray(tokens), np.asarray(target)
-
-
 def test_competitor_draws_tokens_of_the_task(competitor: Jax | Torch) -> None:
     batch, task = 20_000, rf.Task(dim=3, examples=5, noise="uniform:1-2")
-    tokens, target = draw(competitor, task, batch)
+    source = competitor.jax.random.key(1) if isinstance(competitor, Jax) else competitor.torch.Generator()
+    tokens, target = map(np.asarray, competitor.draw_tokens(source, task, batch))
     assert tokens.dtype == np.float32
     assert tokens.shape == (batch, 6, 4)
     assert (tokens[:, -1, -1] == 0).all()
@@ -83,13 +78,9 @@ def test_competitor_draws_tokens_of_the_task(competitor: Jax | Torch) -> None:
 def test_competitor_step_draws_afresh_on_every_call(competitor: Jax | Torch) -> None:
     for call in competitor.make_steps(MODEL, TASK, 16, TOKEN_LOSSES["E(Qᵀ(EᵀE)Pᵀ)"]).values():
         results: list[Any] = [call() for _ in range(3)]
-        losses = [float(_detached(result[0])) for result in results]
+        losses = [float(loss.detach() if hasattr(loss, "detach") else loss) for loss, _ in results]
         assert len(set(losses)) == 3
         assert np.isfinite(losses).all()
-
-
-def _detached(value: Any) -> Any:
-    return value.detach() if hasattr(value, "detach") else value
 
 
 def test_races_without_competitors_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from running import Capture, Patch, call, read_json, refuses, succeeds
 
 from ridgeformer.bench import SECTIONS, BenchConfig, BenchReport, Row, Target
@@ -31,10 +29,12 @@ ROWS = (
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_print_shows_every_row_with_target_and_outcome_in_words(width: int) -> None:
-    text, machine = io.StringIO(), {**describe_machine(), "others_share": 0.25}
-    print_bench(BenchReport(BenchConfig(), machine, ROWS, 12.3), Console(file=text, width=width))
-    printed = text.getvalue()
+def test_print_shows_every_row_with_target_and_outcome_in_words(
+    width: int, monkeypatch: Patch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_bench(BenchReport(BenchConfig(), {**describe_machine(), "others_share": 0.25}, ROWS, 12.3))
+    printed = capsys.readouterr().out
     for expected in ("46.5×", "84.5 ms", "1.84×", "2.85", "172 MB", "300 µs", "✓ met", "✗ missed"):
         assert expected in printed
     words = " ".join(printed.replace("│", " ").split())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import read_json, refuses, succeeds
+from running import Capture, Patch, read_json, succeeds
 
 import ridgeformer as rf
 from ridgeformer.analysis import few_constants, refit
@@ -28,30 +28,26 @@ def make_model(path: Path, kind: str = "diag", layers: int = 2, heads: int = 1, 
     return path
 
 
+def printed(capsys: Capture) -> str:
+    """What was printed, on one line."""
+    return " ".join(capsys.readouterr().out.split())
+
+
 @pytest.fixture
-def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_checks(monkeypatch: Patch) -> None:
     """Only those of the model, and of one result."""
     monkeypatch.setattr("ridgeformer.theory.run_checks", partial(run_checks, results=["Theorem 5.2"]))
 
 
 def test_model_with_everything_gives_tables_json_figures_and_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(refit, "CONTEXTS", 256)
     out, file = tmp_path / "new" / "out", tmp_path / "e.json"
     path = make_model(tmp_path / "a.safetensors")
     text = " ".join(succeeds(capsys, "explain", path, "--out", out, "--json", file, "--sequences", 500).split())
-    for part in (
-        "a: diag, layers: 2",
-        "In short. ŵ is within",
-        "without which ŵ = 0, it misses",
-        "ω of every layer",
-        "after each layer",
-        "nearest to ŵ",
-        "Lemma 4.4",
-        "with parts switched off",
-        "all else fitted again",
-    ):
+    parts = "a: diag, layers: 2|In short. ŵ is within|without which ŵ = 0, it misses|ω of every layer|after each layer"
+    for part in f"{parts}|nearest to ŵ|Lemma 4.4|with parts switched off|all else fitted again".split("|"):
         assert part in text
     found = read_json(file)
     assert found == read_json(out / "explanation.json")
@@ -69,65 +65,53 @@ def test_model_with_everything_gives_tables_json_figures_and_code(
 
 
 @pytest.mark.parametrize(
-    ("kind", "heads", "noise"), [("gdpp", 2, "fixed:0"), ("full", 2, "categorical:1+3"), ("diag", 3, "fixed:1")]
+    ("kind", "layers", "heads", "noise"),
+    [
+        ("gdpp", 2, 2, "fixed:0"),
+        ("full", 2, 2, "categorical:1+3"),
+        ("diag", 2, 3, "fixed:1"),
+        ("diag", 1, 1, "fixed:1"),
+    ],
 )
 def test_any_kind_heads_and_noise(
-    kind: str,
-    heads: int,
-    noise: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, layers: int, heads: int, noise: str, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(refit, "CONTEXTS", 256)
-    path, out = make_model(tmp_path / "m.safetensors", kind, 2, heads), tmp_path / "out.json"
-    assert explain(str(path), noise=noise, sequences=120, json=out, ablate=kind != "diag") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert f"σ ~ {noise}" in text
+    path, out = make_model(tmp_path / "m.safetensors", kind, layers, heads), tmp_path / "out.json"
+    examples, ablate = (2 if layers == 1 else 8), heads < 3  # one layer with fewer examples than features
+    assert explain(str(path), noise=noise, examples=examples, sequences=120, json=out, ablate=ablate) == 0
+    text = printed(capsys)
+    assert f"σ ~ {noise}, n = {examples}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
     assert ("blocks A, b, c and δ" in text) == (kind == "full")
-    assert ("fitted again, to be compared" in text) == (kind != "diag")
+    assert ("fitted again, to be compared" in text) == ablate
     assert ("(exact)" in text) == (kind == "gdpp")
     assert read_json(out)["model"]["heads"] == heads
 
 
-def test_fewer_examples_than_features_and_one_layer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(refit, "CONTEXTS", 256)
-    path = make_model(tmp_path / "m.safetensors", "diag", 1)
-    assert explain(str(path), examples=2, sequences=80) == 0
-    assert "n = 2" in capsys.readouterr().out
-
-
-def test_model_that_does_not_say_what_it_was_trained_on_is_explained_and_no_claim_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("task", "flags", "sentence"),
+    [
+        (None, {}, "It does not say what it was trained on."),
+        (TASK, {"noise": "fixed:1"}, "σ ~ fixed:1, n = 8, seed 0. It was trained for σ ~ uniform:2, n = 8."),
+        ({**TASK, "noise": [1, 2]}, {"noise": "fixed:1", "examples": 8}, "It does not say what it was trained on."),
+        ({**TASK, "prior": "priors:Mine"}, {"noise": "fixed:1"}, "It does not say what it was trained on."),
+    ],
+)
+def test_other_contexts_than_those_of_training_are_named(
+    task: Any, flags: dict[str, Any], sentence: str, tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "m.safetensors"
-    rf.LinearTransformer("diag", 3, tame_model("diag", 2, 1, 3, EXAMPLES.gram).parameters).save(path)
-    assert explain(str(path), sequences=60, ablate=False) == 0
-    assert "does not say what it was trained on" in " ".join(capsys.readouterr().out.split())
-    assert explain(str(path), as_code=True) == 0
-    assert "Trained" not in capsys.readouterr().out
+    parameters = tame_model("diag", 2, 1, 3, EXAMPLES.gram).parameters
+    rf.LinearTransformer("diag", 3, parameters, {} if task is None else {"task": task}).save(path)
+    assert explain(str(path), sequences=60, ablate=False, **flags) == 0
+    assert sentence in printed(capsys)
+    if task is None:
+        assert explain(str(path), as_code=True) == 0
+        assert "Trained" not in printed(capsys)
 
 
-def test_other_contexts_than_those_of_training_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make_model(tmp_path / "m.safetensors")
-    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "σ ~ fixed:1, n = 8" in text
-    assert "trained for σ ~ uniform:2, n = 8" in text
-
-
-def test_unreadable_task_does_not_matter_where_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make_model(tmp_path / "m.safetensors", noise=[1, 2])
-    assert explain(str(path), sequences=60, ablate=False, noise="fixed:1", examples=8) == 0
-    assert "does not say" in " ".join(capsys.readouterr().out.split())
-
-
-def test_exploding_model_is_null_in_json_and_can_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exploding_model_is_null_in_json_and_can_be_drawn(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("ridgeformer.plots.render.save_figure", partial(save_figure, formats=("svg",)))
     path, out = tmp_path / "m.safetensors", tmp_path / "out.json"
     rf.LinearTransformer.init("diag", layers=8, dim=3, scale=3.0, seed=1).save(path)
@@ -137,9 +121,7 @@ def test_exploding_model_is_null_in_json_and_can_be_drawn(
 
 
 @pytest.mark.usefixtures("few_checks")
-def test_tables_at_80_columns_have_every_number_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_at_80_columns_have_every_number_whole(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(refit, "CONTEXTS", 64)
     path = make_model(tmp_path / "m.safetensors", "full", 2, 2)
@@ -151,22 +133,18 @@ def test_tables_at_80_columns_have_every_number_whole(
     assert not any(re.search(r"\d…|^…", cell) for cell in cells)
 
 
-def test_as_code_prints_a_program_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_code_and_latex_print_the_algorithm_and_nothing_else(tmp_path: Path, capsys: Capture) -> None:
     path = make_model(tmp_path / "m.safetensors", layers=3)
     scope: dict[str, Any] = {}
     exec(succeeds(capsys, "explain", path, "--as-code"), scope)
-    found = np.stack([scope["fit"](X, y) for X, y in zip(EXAMPLES.X, EXAMPLES.y, strict=True)])
-    assert relative_error(found, rf.implicit_weights(rf.load(path), EXAMPLES.X, EXAMPLES.y)) < 1e-6
-
-
-def test_latex_prints_latex_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(str(make_model(tmp_path / "m.safetensors")), latex=True) == 0
-    lines = capsys.readouterr().out.splitlines()
+    weights = np.stack([scope["fit"](X, y) for X, y in zip(EXAMPLES.X, EXAMPLES.y, strict=True)])
+    assert relative_error(weights, rf.implicit_weights(rf.load(path), EXAMPLES.X, EXAMPLES.y)) < 1e-6
+    lines = succeeds(capsys, "explain", path, "--latex").splitlines()
     assert lines[0].startswith("% The algorithm of m")
     assert lines[-1].startswith("\\end{tabular}")
 
 
-def test_check_without_a_model_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_without_a_model_holds(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "checks.json"
     assert explain(None, check=True, json=out) == 0
     text, found = capsys.readouterr().out, read_json(out)
@@ -175,7 +153,7 @@ def test_check_without_a_model_holds(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("few_checks")
-def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, capsys: Capture) -> None:
     path, out = make_model(tmp_path / "m.safetensors"), tmp_path / "theory"
     assert explain(str(path), check=True, out=out) == 0
     assert "8 figures, theory.json" in capsys.readouterr().out
@@ -187,7 +165,7 @@ def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, caps
 
 
 def test_folder_and_model_named_like_markup_are_named_as_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ridgeformer.plots.analysis_figures.all_figures", lambda _: {})
@@ -202,16 +180,14 @@ def test_folder_and_model_named_like_markup_are_named_as_they_are(
 
 
 @pytest.mark.usefixtures("few_checks")
-def test_check_of_an_exploding_model_says_that_it_explodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_an_exploding_model_says_that_it_explodes(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "m.safetensors"
     rf.LinearTransformer.init("diag", layers=6, dim=3, scale=100.0).save(path)
     assert explain(str(path), check=True) == 1
     assert "Theorem 4.1, this model: not finite, for the model explodes" in capsys.readouterr().out
 
 
-def test_check_that_fails_has_exit_code_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_that_fails_has_exit_code_one(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     seen: list[Any] = []
 
     def fake(seed: int, model: Any, examples: int | None) -> list[Check]:
@@ -226,9 +202,7 @@ def test_check_that_fails_has_exit_code_one(
     assert "1 of 2 hold." in text
 
 
-def test_simplest_prints_a_ladder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_simplest_prints_a_ladder(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     for name, value in {"_POOL": 64, "_TRIAL_POOL": 64, "_TRIAL": 2, "_FINAL": 4, "_STARTS": 1, "_FEWEST": 10}.items():
         monkeypatch.setattr(few_constants, name, value)
     path = make_model(tmp_path / "m.safetensors", layers=3)
@@ -256,17 +230,20 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "a folder for a file": ({"json": Path()}, "not an ordinary file"),
     "code to a folder": ({"as_code": True, "out": Path("out")}, "only print"),
     "latex to a file": ({"latex": True, "json": Path("a.json")}, "only print"),
-    "check of so many": ({"check": True}, "do not go with it"),
+    "check of so many": ({"check": True}, "leave out --sequences"),
     "a file for a folder": ({"out": Path("a.safetensors")}, "Cannot write"),
     "simplest of full": ({"model": "full.safetensors", "simplest": True}, "Only diag models"),
-    "no ablations of a check": ({"check": True, "sequences": None, "ablate": False}, "--no-ablate does not go"),
-    "examples of no model": ({"model": None, "check": True, "sequences": None, "examples": 5}, "about a model"),
+    "no ablations of a check": ({"check": True, "sequences": None, "ablate": False}, "leave out --no-ablate"),
+    "examples of no model": (
+        {"model": None, "check": True, "sequences": None, "examples": 5},
+        "--examples without a model",
+    ),
     "simplest of two layers": ({"simplest": True}, "layers of the model must be"),
 }
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     make_model(Path("a.safetensors"))
     make_model(Path("full.safetensors"), "full")
@@ -275,15 +252,3 @@ def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(rf.InputError, match=hint) as caught:
         explain(**{"model": "a.safetensors", "sequences": 20, **arguments})
     one_sentence(caught.value)
-
-
-def test_errors_of_the_command_go_to_stderr_with_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refuses(capsys, "gauss:1", "explain", make_model(tmp_path / "m.safetensors"), "--noise", "gauss:1")
-
-
-def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    text = succeeds(capsys, "explain", "--help")
-    flags = "out json check as-code latex simplest no-ablate noise examples sequences seed"
-    assert all(f"--{flag}" in text for flag in flags.split())

@@ -76,11 +76,7 @@ def test_config_file_is_what_flags_start_from_and_former_names_still_work(
 ) -> None:
     asked: list[TrainConfig] = []
 
-    def fake(config: TrainConfig, *more: object) -> int:
-        asked.append(config)
-        return 0
-
-    monkeypatch.setattr("ridgeformer.cli.train.run_training", fake)
+    monkeypatch.setattr("ridgeformer.cli.train.run_training", lambda config, *more: asked.append(config))
     monkeypatch.chdir(tmp_path)
     Path("c.json").write_text('{"model": "diag", "layers": 1, "dim": 3, "context": 6, "recipe": "paper", "batch": 4}')
     succeeds(capsys, "train", *form, "--layers", 3, "--sequences", 50)

@@ -42,18 +42,12 @@ def test_list_at_80_columns_has_whole_names_and_numbers_and_sha256_on_request(
         text = succeeds(capsys, "zoo", "diag-2", "full-7", *flags)
         assert "…" not in text
         assert all(len(line) <= 80 for line in text.splitlines())
+        assert "diag-1" not in text
         for entry in shelf.zoo_entries():
             if "diag-2" in entry.name:
                 assert f"{entry.evaluation['adjusted_loss']:.4g}" in text
                 assert f"{entry.evaluation['sequences']:,}" in text
                 assert (entry.sha256[:12] in text) == bool(flags)
-
-
-def test_list_of_some_names_leaves_out_the_others(capsys: Capture) -> None:
-    text = succeeds(capsys, "zoo", "diag-2-uniform-7", "full-7-uniform-7")
-    assert "diag-2-uniform-7" in text
-    assert "diag-1" not in text
-    assert "2 models." in text
 
 
 def test_build_puts_the_models_of_runs_into_a_folder(runs: Path, tmp_path: Path, capsys: Capture) -> None:

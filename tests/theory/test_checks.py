@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.core.notation import Array
 from ridgeformer.theory import Check, implicit_model, momentum, run_checks, second_order, step_size, two_layer
 from ridgeformer.theory.checks import RESULTS
 from support import make_examples, one_sentence, tame_model
@@ -78,59 +79,40 @@ def test_check_of_an_exploding_model_fails_rather_than_passing_unseen() -> None:
     assert "Theorem 4.1, this model" in failures(run_checks(0, model, results=[]))
 
 
-def test_checks_with_the_printed_recursion_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = implicit_model.difference_from_tokens
-
-    def printed(model: rf.LinearTransformer, X: Array, y: Array, queries: Array, recursion: object = None) -> float:
-        return right(model, X, y, queries, implicit_model.printed_next_layer)
-
-    monkeypatch.setattr(implicit_model, "difference_from_tokens", printed)
-    assert failures(run_checks(0, results=["Theorem 4.1"])) == {"Theorem 4.1, Lemma 4.3"}
+def longer_last_step(right: Any, *arguments: Any, **options: Any) -> rf.LinearTransformer:
+    network = right(*arguments, **options)
+    p = network.parameters["p"].copy()
+    p[-1, 0, 1] *= 1 + 1e-5
+    return network.replace({**network.parameters, "p": p})
 
 
-def test_checks_with_the_printed_momentum_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = momentum.difference_from_recursion
-
-    def by_print(model: rf.LinearTransformer, context: rf.Context, printed: bool = True) -> float:
-        return right(model, context, printed=True)
-
-    monkeypatch.setattr(momentum, "difference_from_recursion", by_print)
-    assert failures(run_checks(0, results=["Lemma 4.4"])) == {"Lemma 4.4", "Lemma 4.4, n < d"}
-
-
-def test_checks_with_another_last_step_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = second_order.second_order_network
-
-    def longer_step(dim: int, kappa: float, epsilon: float, largest: float) -> rf.LinearTransformer:
-        network = right(dim, kappa, epsilon, largest)
-        p = network.parameters["p"].copy()
-        p[-1, 0, 1] *= 1 + 1e-5  # within what ε leaves over
-        return network.replace({**network.parameters, "p": p})
-
-    monkeypatch.setattr(second_order, "second_order_network", longer_step)
-    assert "Theorem 5.1, error" in failures(run_checks(0, results=["Theorem 5.1"]))
+# fmt: off
+WRONG: list[tuple[Any, str, Callable[..., Any], set[str]]] = [
+    (implicit_model, "difference_from_tokens",
+     lambda right, *arguments, recursion=None: right(*arguments, implicit_model.printed_next_layer),
+     {"Theorem 4.1, Lemma 4.3"}),
+    (momentum, "difference_from_recursion",
+     lambda right, model, context, printed=True: right(model, context, printed=True),
+     {"Lemma 4.4", "Lemma 4.4, n < d"}),
+    (second_order, "second_order_network", longer_last_step, {"Theorem 5.1", "Theorem 5.1, error"}),
+    (second_order, "layers_needed", lambda right, *arguments: max(1, right(*arguments) - 1), {"Theorem 5.1"}),
+    (two_layer, "line_through", lambda right, *sigmas: (right(*sigmas)[0], 0.9 * right(*sigmas)[1]),
+     {"Theorem 5.2", "Theorem 5.2, rate"}),
+    (step_size, "effective_step_size",
+     lambda right, *arguments: [replace(size, step=size.step * (1 + 1e-6)) for size in right(*arguments)],
+     {"Section 5.3, measured"}),
+]
+# fmt: on
 
 
-def test_checks_with_another_measure_of_steps_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = step_size.effective_step_size
-    monkeypatch.setattr(
-        step_size,
-        "effective_step_size",
-        lambda *args: [replace(size, step=size.step * (1 + 1e-6)) for size in right(*args)],
-    )
-    assert failures(run_checks(0, results=["Section 5.3"])) == {"Section 5.3, measured"}
-
-
-def test_checks_with_another_line_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = two_layer.line_through
-    monkeypatch.setattr(two_layer, "line_through", lambda *sigmas: (right(*sigmas)[0], 0.9 * right(*sigmas)[1]))
-    assert {"Theorem 5.2", "Theorem 5.2, rate"} <= failures(run_checks(0, results=["Theorem 5.2"]))
-
-
-def test_checks_with_a_layer_too_few_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = second_order.layers_needed
-    monkeypatch.setattr(second_order, "layers_needed", lambda *args: max(1, right(*args) - 1))
-    assert "Theorem 5.1" in failures(run_checks(0, results=["Theorem 5.1"]))
+@pytest.mark.parametrize(("module", "name", "wrong", "failing"), WRONG, ids=[name for _, name, _, _ in WRONG])
+def test_checks_with_a_wrong_formula_fail(
+    module: Any, name: str, wrong: Callable[..., Any], failing: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *arguments, **options: wrong(right, *arguments, **options))
+    results = {check.split(",")[0] for check in failing}
+    assert failures(run_checks(0, results=sorted(results))) == failing
 
 
 def test_check_of_nan_never_passes() -> None:

@@ -73,16 +73,6 @@ def test_implicit_model_over_shapes_equals_tokens_weights_and_gram_matrices(
         assert relative_error(energy, gram[:, -1, -1]) < TIGHT
 
 
-def test_first_state_is_the_identity() -> None:
-    examples = make_examples(2, 4, 3, seed=2)
-    model = tame_model("full", 1, 1, 3, examples.gram)
-    first = implicit_models(model, rf.Context.from_tokens(examples.X, examples.y))[0]
-    assert np.array_equal(first.M, np.broadcast_to(np.eye(3), (2, 3, 3)))
-    assert np.array_equal(first.a, np.ones(2))
-    assert not first.u.any()
-    assert not first.w.any()
-
-
 @given(cases(kinds=("diag", "full"), fewest_layers=2))
 def test_recursion_with_the_printed_sign_differs_from_the_tokens(case: tuple[rf.LinearTransformer, Examples]) -> None:
     """Slip of Lemma 4.3: + b wᵀ in M'. It needs w ≠ 0, hence two layers, and b ≠ 0, hence not GD++."""

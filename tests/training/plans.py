@@ -1,17 +1,25 @@
 """Short runs with stages of every kind, in place of the recipes: a second or less where a recipe takes minutes.
 
 What recipes consist of is the subject of test_recipes.py; that runs can be cut, resumed and guarded holds for any.
+Also faults on purpose: losses and gradients that are not what they should be, at chosen steps of a run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ridgeformer.training import StepInfo, TrainConfig, TrainResult, train
+import numpy as np
+import pytest
+
+from ridgeformer import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
+from ridgeformer.training import Callback, StepInfo, TrainConfig, TrainingInterruptedError, TrainResult, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
@@ -89,10 +97,8 @@ _PLANS: dict[TrainConfig, tuple[Stage, ...]] = {
 
 def short_run(config: TrainConfig, plan: Sequence[Stage] | None = None, **fields: Any) -> Run:
     """A run of one of the configs above, whatever its seed, or with other stages; stages are ranked on few contexts."""
-    alike = (config.kind, config.noise)
-    stages = (
-        next((s for known, s in _PLANS.items() if (known.kind, known.noise) == alike), ()) if plan is None else plan
-    )
+    plans = {(known.kind, known.noise): stages for known, stages in _PLANS.items()}
+    stages = plans[config.kind, config.noise] if plan is None else plan
     return Run(config, tuple(stages), **({"ranked_on": 4096} | fields))
 
 
@@ -101,24 +107,25 @@ def train_short(config: TrainConfig, out: Path | None = None, **options: Any) ->
     return train(short_run(config), out=out, **options)
 
 
-def trail_of(run: Run) -> list[tuple[TrainState, StepInfo]]:
+def trail_of(run: Run, callback: Callback = lambda info: None) -> list[tuple[TrainState, StepInfo]]:
     """The state and the report after every step, until the run has ended or diverged."""
     state, trail = run.start(), []
     while not (run.finished(state) or run.diverged(state)):
         state, info = run.step(state)
+        callback(info)
         trail.append((state, info))
     return trail
 
 
-class StopAfter:
-    """A callback that presses Ctrl-C after this many steps of a run."""
+def train_until(total: int, run: TrainConfig | Run, folder: Path, **options: Any) -> None:
+    """Train, and press Ctrl-C after this many steps."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-
-    def __call__(self, info: StepInfo) -> None:
-        if info.total >= self.total:
+    def stop(info: StepInfo) -> None:
+        if info.total >= total:
             raise KeyboardInterrupt
+
+    with pytest.raises(TrainingInterruptedError, match="ridgeformer train --resume"):
+        train(run, out=folder, callbacks=stop, **options)
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -126,3 +133,89 @@ def fingerprint(folder: Path) -> dict[str, str]:
     last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
     files = [folder / "history.jsonl", folder / "result.json", folder / "model.safetensors", last]
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+Fault = Callable[[Array, Array], tuple[Array, Array]]
+"""(losses, gradient) → what to take them for."""
+
+FAULTS: dict[str, Fault] = {
+    "loss is NaN": lambda losses, gradient: (np.full_like(losses, np.nan), gradient),
+    "loss is infinite": lambda losses, gradient: (np.full_like(losses, np.inf), gradient),
+    "loss explodes": lambda losses, gradient: (losses * 1e9, gradient),
+    "gradient is NaN": lambda losses, gradient: (losses, np.full_like(gradient, np.nan)),
+    "gradient has one infinity": lambda losses, gradient: (losses, np.r_[np.inf, gradient[1:]]),
+}
+NAMES = list(FAULTS)
+
+
+def spoiled(fault: Fault, loss_function: Callable[..., Any]) -> Callable[..., tuple[Array, LinearTransformer]]:
+    """A loss function whose answers go through ``fault``."""
+
+    def function(*arguments: Any, **options: Any) -> tuple[Array, LinearTransformer]:
+        losses, gradient = loss_function(*arguments, **options)
+        losses, vector = fault(losses, gradient.flatten())
+        return losses, gradient.unflatten(vector)
+
+    return function
+
+
+class FaultyLosses:
+    """The loss functions of a run, with faults at some of its steps. Has to be told how far the run is: a callback."""
+
+    def __init__(self, faults: Mapping[int, str]) -> None:
+        self.faults, self.total = faults, 0
+        self.fields = {
+            "fresh_losses": spoiled(self._fault, losses_and_gradient),
+            "losses_on": spoiled(self._fault, losses_and_gradient_on),
+        }
+        """For a `Run`."""
+
+    def _fault(self, losses: Array, gradient: Array) -> tuple[Array, Array]:
+        name = self.faults.get(self.total)
+        return (losses, gradient) if name is None else FAULTS[name](losses, gradient)
+
+    def __call__(self, info: StepInfo) -> None:
+        self.total = info.total
+
+
+class Ended(NamedTuple):
+    """A run that has been stepped to its end."""
+
+    run: Run
+    infos: list[StepInfo]
+    state: TrainState
+
+    @property
+    def finished(self) -> bool:
+        return self.run.finished(self.state)
+
+    @property
+    def skipped(self) -> list[int]:
+        return [info.total - 1 for info in self.infos if info.skipped]
+
+    @property
+    def rewinds(self) -> dict[str, int]:
+        """By stage."""
+        return dict(Counter(info.stage for info in self.infos if info.rewound))
+
+    def of(self, stage: str) -> list[StepInfo]:
+        return [info for info in self.infos if info.stage == stage]
+
+
+def run_with(faults: Mapping[int, str], config: TrainConfig, plan: Sequence[Stage], **fields: Any) -> Ended:
+    """All steps of a run with faults at these steps; nothing but finite weights on the way."""
+    losses = FaultyLosses(faults)
+    run = short_run(config, plan, ranked_on=1024, **(losses.fields | fields))
+    trail = trail_of(run, losses)
+    for state, _ in trail:
+        arrays = [state.vector, state.safe_vector, state.best_vector, state.adam.mean, state.adam.square]
+        if (known := state.curvature) is not None:
+            arrays += [np.array(known.value), known.gradient, known.steps, known.changes]
+        assert all(np.isfinite(array).all() for array in arrays)
+    state, infos = trail[-1][0], [info for _, info in trail]
+    assert state.skipped == sum(info.skipped for info in infos)
+    assert state.rewinds == sum(info.rewound for info in infos)
+    assert np.isfinite(run.model(state).flatten()).all()
+    return Ended(run, infos, state)

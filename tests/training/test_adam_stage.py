@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import NAMES, FaultyLosses, run_with
-from plans import short_run
+from plans import NAMES, FaultyLosses, run_with, short_run
 
 import ridgeformer as rf
 from ridgeformer.core.objective import losses_and_gradient_on

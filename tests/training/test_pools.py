@@ -1,21 +1,35 @@
-"""Tail control: pools stand for the task, see more of its tail, can be drawn again; mined contexts are the worst."""
+"""Tail control and L-BFGS on pools.
+
+Pools stand for the task, see more of its tail, can be drawn again; mined contexts are the worst. The function that is
+minimised on a pool has its gradient, and faults are stepped back from.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from plans import FAULTS, NAMES, FaultyLosses, run_with, short_run, spoiled
 
 import ridgeformer as rf
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose, token_rng
-from ridgeformer.core.task import ContextDraw
+from ridgeformer.core.storage import strict_json
 from ridgeformer.evaluation import adjusted_losses
-from ridgeformer.training import pools as pools_module
+from ridgeformer.training import TrainConfig, pools, train
+from ridgeformer.training.adam_stage import AdamStage
+from ridgeformer.training.optimisers import QuasiNewton
 from ridgeformer.training.pools import (
     Mining,
     Pool,
+    PoolStage,
     mine,
     pool_function,
     sifted_pool,
@@ -23,7 +37,8 @@ from ridgeformer.training.pools import (
     stretched_pool,
     widened,
 )
-from support import tame_model
+from ridgeformer.training.stages import Stage
+from support import as_draw, make_examples, relative_error, tame_model
 
 LEVELS = 4  # of stretching
 # n ≥ d + 1, drawn as Gram matrices; n < d and n = d, drawn as tokens; noise that is large, small, of a few levels, none
@@ -92,14 +107,6 @@ def test_stretched_pool_weighted_by_importance_has_the_means_of_the_task(
         assert even > 1.05 * expected
 
 
-@pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
-def test_stretched_pool_importance_is_positive_and_at_most_the_number_of_levels(dim: int, n: int, noise: str) -> None:
-    importance = stretched_pool(rf.Task(dim, n, noise), 5000, 1.3, seed=3, number=1).importance
-    assert importance.shape == (5000,)
-    assert (importance > 0).all()
-    assert importance.max() <= LEVELS
-
-
 def test_stretched_pool_importance_is_the_ratio_of_densities() -> None:
     """z = (w, ξ/σ), recovered from the stretched Gram matrix alone; densities by SciPy, level by level."""
     from scipy.stats import multivariate_normal
@@ -119,22 +126,31 @@ def test_stretched_pool_importance_is_the_ratio_of_densities() -> None:
 
 
 @pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
-def test_stretched_pool_sees_larger_energies_than_a_plain_one_of_its_size(dim: int, n: int, noise: str) -> None:
+def test_stretched_pool_sees_larger_energies_than_a_plain_one_and_weighs_them_less(
+    dim: int, n: int, noise: str
+) -> None:
     task = rf.Task(dim, n, noise)
-    energies = stretched_pool(task, 5000, 1.3, seed=6, number=0).contexts.gram[:, -1, -1]
+    contexts, importance = stretched_pool(task, 5000, 1.3, seed=6, number=0)
+    assert importance.shape == (5000,)
+    assert (importance > 0).all()
+    assert importance.max() <= LEVELS
+    energies = contexts.gram[:, -1, -1]
     plain = task.draw_contexts(5000, seed=7).context.energy
     for share in (0.9, 0.99, 0.999):
         assert np.quantile(energies, share) > 1.1 * np.quantile(plain, share)
 
 
+def arrays(pool: Pool) -> list[Array]:
+    return [*pool.contexts, pool.importance]
+
+
 def test_stretched_pool_depends_on_seed_and_number_alone() -> None:
     task = rf.Task(3, 8, "uniform:2")
-    pools = [stretched_pool(task, 500, 1.3, seed, number) for seed, number in ((0, 0), (0, 1), (1, 0), (0, 0))]
-    for a, b in zip((*pools[0].contexts, pools[0].importance), (*pools[3].contexts, pools[3].importance), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not np.isin(pools[0].contexts.gram[:, 0, 0], pools[1].contexts.gram[:, 0, 0]).any()
-    assert not np.isin(pools[0].contexts.gram[:, 0, 0], pools[2].contexts.gram[:, 0, 0]).any()
-    assert pools[0].contexts.gram.dtype == pools[0].importance.dtype == np.float64
+    first, again, *others = [stretched_pool(task, 500, 1.3, *names) for names in ((0, 0), (0, 0), (0, 1), (1, 0))]
+    assert all(map(np.array_equal, arrays(first), arrays(again)))
+    for other in others:
+        assert not np.isin(first.contexts.gram[:, 0, 0], other.contexts.gram[:, 0, 0]).any()
+    assert first.contexts.gram.dtype == first.importance.dtype == np.float64
 
 
 def test_stretched_pool_of_no_stretch_is_a_plain_one() -> None:
@@ -196,8 +212,8 @@ def test_sifted_pool_holds_the_very_worst_and_its_weighted_mean_is_that_of_all(
 def test_sifted_pool_weighted_by_importance_has_the_mean_loss_of_the_task(dim: int, n: int, noise: str) -> None:
     task = rf.Task(dim, n, noise)
     model = mild_model(task)
-    pools = [sifted_pool(model, task, 500, 16, 1.3, seed, number=0, widen=1.1) for seed in range(10)]
-    means = np.array([(pool.importance * losses_of(model, pool.contexts)).mean() for pool in pools])
+    drawn = (sifted_pool(model, task, 500, 16, 1.3, seed, number=0, widen=1.1) for seed in range(10))
+    means = np.array([(pool.importance * losses_of(model, pool.contexts)).mean() for pool in drawn])
     plain = losses_of(model, task.draw_contexts(50_000, seed=2, backend="fused").as_gram_draw())
     error = np.sqrt(means.var(ddof=1) / len(means) + plain.var() / len(plain))
     assert abs(means.mean() - plain.mean()) < 4 * error
@@ -206,15 +222,12 @@ def test_sifted_pool_weighted_by_importance_has_the_mean_loss_of_the_task(dim: i
 
 def test_sifted_pool_depends_on_seed_and_number_and_the_model_alone() -> None:
     task = rf.Task(3, 8, "fixed:0")
-    model, other = mild_model(task), mild_model(task, layers=3)
-    pools = [
-        sifted_pool(which, task, 200, 8, 1.3, seed, number)
-        for which, seed, number in ((model, 0, 0), (model, 0, 1), (model, 1, 0), (other, 0, 0), (model, 0, 0))
-    ]
-    for a, b in zip((*pools[0].contexts, pools[0].importance), (*pools[4].contexts, pools[4].importance), strict=True):
-        np.testing.assert_array_equal(a, b)
-    for pool in pools[1:4]:
-        assert rows(pool.contexts.gram).keys() != rows(pools[0].contexts.gram).keys()
+    model, deeper = mild_model(task), mild_model(task, layers=3)
+    names = ((model, 0, 0), (model, 0, 0), (model, 0, 1), (model, 1, 0), (deeper, 0, 0))
+    first, again, *others = [sifted_pool(which, task, 200, 8, 1.3, seed, number) for which, seed, number in names]
+    assert all(map(np.array_equal, arrays(first), arrays(again)))
+    for other in others:
+        assert rows(other.contexts.gram).keys() != rows(first.contexts.gram).keys()
 
 
 def test_sifted_pool_of_a_model_that_explodes_holds_the_explosions() -> None:
@@ -246,21 +259,13 @@ def shaky_model() -> rf.LinearTransformer:
 
 
 def test_stretched_contexts_are_those_of_stretched_targets() -> None:
-    tokens = TASK.draw_tokens(20, seed=1)
-    draw = ContextDraw(
-        rf.Context.from_tokens(tokens.X, tokens.y),
-        tokens.weights,
-        tokens.sigma,
-        tokens.query,
-        rf.Context.from_tokens(tokens.X, tokens.y).ridge(tokens.sigma**2),
-    )
-    factors = np.linspace(1, 2, 20)
-    found = stretched(draw, factors)
-    by_hand = rf.Context.from_tokens(tokens.X, tokens.y * factors[:, None])
+    examples, factors = make_examples(20, 8, 3, seed=1), np.linspace(1, 2, 20)
+    found = stretched(as_draw(examples), factors)
+    by_hand = rf.Context.from_tokens(examples.X, examples.y * factors[:, None])
     # Sums of eight products in float64 differ by their rounding.
     np.testing.assert_allclose(found.gram, by_hand.gram, rtol=1e-13)
     # w*_v = (Σ + v)⁻¹ α is linear in α, that is in y.
-    np.testing.assert_allclose(found.oracle, by_hand.ridge(tokens.sigma**2), rtol=1e-9)
+    np.testing.assert_allclose(found.oracle, by_hand.ridge(examples.sigma**2), rtol=1e-9)
 
 
 def test_mine_gives_the_worst_contexts_first_and_leaves_out_the_exploded() -> None:
@@ -285,13 +290,9 @@ def test_mine_remembers_earlier_contexts_up_to_its_memory() -> None:
 
 def test_mine_depends_on_seed_and_step_only() -> None:
     model = shaky_model()
-    again = [
-        mine(model, TASK, MINING, batch=100, seed=s, step=t, memory=None).gram
-        for s, t in ((0, 7), (0, 8), (0, 7), (1, 7))
-    ]
-    np.testing.assert_array_equal(again[0], again[2])
-    assert not np.array_equal(again[0], again[1])
-    assert not np.array_equal(again[0], again[3])
+    names = ((0, 7), (0, 7), (0, 8), (1, 7))
+    grams = [mine(model, TASK, MINING, batch=100, seed=s, step=t, memory=None).gram for s, t in names]
+    assert [np.array_equal(grams[0], gram) for gram in grams[1:]] == [True, False, False]
 
 
 def test_mine_takes_no_random_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +302,7 @@ def test_mine_takes_no_random_number_twice(monkeypatch: pytest.MonkeyPatch) -> N
         factors.append(drawn)
         return stretched(draw, drawn)
 
-    monkeypatch.setattr(pools_module, "stretched", spy)
+    monkeypatch.setattr(pools, "stretched", spy)
     mine(shaky_model(), TASK, MINING, batch=1, seed=0, step=7, memory=None)
     stream = 1 + 0.5 * token_rng(0, Purpose.MINE, 7).random(41)  # its first number is the seed of the contexts
     np.testing.assert_array_equal(factors[0], stream[1:])
@@ -318,11 +319,8 @@ def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
 def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: int, sigma: float) -> None:
     """Made from tokens: y = <w, b x> + ξ with the same w and ξ."""
     rng = np.random.default_rng(dim + 10 * n)
-    X, w, noise = (
-        rng.standard_normal((40, n, dim)),
-        rng.standard_normal((40, dim)),
-        sigma * rng.standard_normal((40, n)),
-    )
+    X, w = rng.standard_normal((40, n, dim)), rng.standard_normal((40, dim))
+    noise = sigma * rng.standard_normal((40, n))
     factors, query = rng.uniform(1, 1.5, 40), rng.standard_normal((40, dim))
     plain = rf.Context.from_tokens(X, np.einsum("bnd,bd->bn", X, w) + noise)
     wide_X = X * factors[:, None, None]
@@ -331,3 +329,187 @@ def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: 
     found = widened(GramDraw(plain.gram, w, query, plain.ridge(levels**2)), levels, factors, n)
     np.testing.assert_allclose(found.gram, wide.gram, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.oracle, wide.ridge(levels**2), rtol=1e-8, atol=1e-8)
+
+
+# --- the function that is minimised -----------------------------------------------------------------------------------
+
+
+def difference_quotients(function: Callable[[Array], tuple[float, Array]], vector: Array) -> Array:
+    """∂/∂θ for every parameter, by the fourth-order central formula (8 f(1) − 8 f(−1) − f(2) + f(−2)) / 12h."""
+    # Relative to the parameters: 1e-3 makes the error of the formula, h⁴ f⁽⁵⁾/30, and that of rounding, eps/h,
+    # both about 1e-12 of the derivative.
+    step = 1e-3 * np.abs(vector).max()
+
+    def value(number: int, steps: int) -> float:
+        shifted = vector.copy()
+        shifted[number] += steps * step
+        return function(shifted)[0]
+
+    def quotient(number: int) -> float:
+        near, far = value(number, 1) - value(number, -1), value(number, 2) - value(number, -2)
+        return (8 * near - far) / (12 * step)
+
+    return np.array([quotient(number) for number in range(len(vector))])
+
+
+@pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
+@pytest.mark.parametrize("saturation", [0.0, 0.5, 100.0])
+@pytest.mark.parametrize("make", ["stretched", "sifted"])
+def test_pool_function_is_the_logarithm_of_the_weighted_mean_and_has_its_gradient(
+    kind: str, saturation: float, make: str
+) -> None:
+    task = rf.Task(3, 6, "uniform:2")
+    model = mild_model(task, kind)
+    pool = stretched_pool(task, 50, 1.3, 1, 1) if make == "stretched" else sifted_pool(model, task, 40, 4, 1.3, 1, 1)
+    function = pool_function(model, pool, saturation)
+    value, gradient = function(model.flatten())
+    losses = adjusted_losses(model, rf.Context(pool.contexts.gram, 6), pool.contexts.oracle)
+    bounded = saturation * np.log1p(losses / saturation) if saturation else losses
+    assert value == pytest.approx(np.log(np.average(bounded * pool.importance)), rel=1e-12)
+    # As in test_objective.py: rounding of the loss over the step; measured, 2e-11.
+    assert relative_error(difference_quotients(function, model.flatten()), gradient) < 1e-9
+    _, even = pool_function(model, pool._replace(importance=np.ones(len(losses))), saturation)(model.flatten())
+    assert relative_error(even, gradient) > 1e-3  # the control: importance is in it
+
+
+@pytest.mark.parametrize("saturation", [0.0, 100.0])
+def test_pool_function_is_infinite_where_the_model_explodes(saturation: float) -> None:
+    task = rf.Task(3, 8, "uniform:2")
+    model = rf.LinearTransformer.init("diag", layers=4, dim=3, scale=0.1, dtype=np.float64)
+    function = pool_function(model, stretched_pool(task, 100, 1.3, 0, 0), saturation)
+    assert np.isfinite(function(0.1 * model.flatten())[0])
+    for factor in (1e4, 1e10, 1e100, 1e300):
+        assert function(factor * model.flatten())[0] == np.inf
+
+
+@pytest.mark.parametrize("saturation", [0.0, 10.0])
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["one loss", "all losses", "gradient"])
+def test_pool_function_is_infinite_when_anything_is_not_finite(where: str, poison: float, saturation: float) -> None:
+    task = rf.Task(3, 8, "uniform:2")
+    model, pool = mild_model(task), stretched_pool(task, 100, 1.3, 0, 0)
+
+    def fault(losses: Array, flat: Array) -> tuple[Array, Array]:
+        if where == "gradient":
+            return losses, np.r_[flat[:-1], poison]
+        return (np.r_[poison, losses[1:]] if where == "one loss" else np.full_like(losses, poison)), flat
+
+    function = pool_function(model, pool, saturation, losses_on=spoiled(fault, losses_and_gradient_on))
+    assert function(model.flatten())[0] == np.inf
+
+
+def test_pool_function_does_not_depend_on_the_number_of_threads() -> None:
+    task = rf.Task(3, 8, "uniform:2")
+    model, pool = mild_model(task, "full"), stretched_pool(task, 3000, 1.3, 0, 0)
+    one, two = (pool_function(model, pool, 0.0, threads)(model.flatten()) for threads in (1, 2))
+    assert one[0] == two[0]
+    np.testing.assert_array_equal(one[1], two[1])
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+DIAGONAL = TrainConfig(kind="diag", layers=2, dim=3, examples=8, batch=32, sequences=500, noise="uniform:2")
+POOLS = {
+    "stretched, saturated": PoolStage(name="stretched, saturated", steps=25, pool=256, saturation=100.0),
+    "stretched": PoolStage(name="stretched", steps=25, pool=256),
+    "sifted": PoolStage(name="sifted", steps=25, pool=256, sift=4),
+}
+PLAN: list[Stage] = [
+    AdamStage(name="start", steps=15, rate=1e-2, batch=32, origin="init", init_scale=0.1),
+    *POOLS.values(),
+]
+
+
+@pytest.mark.parametrize("phase", [1, 2, 3, 4])
+def test_faults_at_every_fourth_step_of_pool_stages_are_stepped_back_from(phase: int) -> None:
+    """Four runs with 18 or 19 faults each, at all steps of the pool stages except the first, one after the other."""
+    points = [15 + 25 * stage + step for stage in range(3) for step in range(phase, 25, 4)]
+    faults = {total: NAMES[(number + phase) % len(NAMES)] for number, total in enumerate(points)}
+    ended = run_with(faults, DIAGONAL, PLAN)
+    assert ended.finished
+    assert not ended.skipped
+    met = 0
+    for before, info in zip(ended.infos[:-1], ended.infos[1:], strict=True):
+        if info.stage in POOLS and info.stage == before.stage:
+            assert info.loss <= before.loss
+            if info.total - 1 in faults:
+                met += 1
+                assert (info.loss, info.rate) == (before.loss, 0.0)  # nothing was accepted in that step
+    assert met >= 12  # stages may converge before their last faults
+    assert ended.infos[-1].loss < ended.infos[14].loss
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("stage", list(POOLS))
+def test_fault_at_the_first_step_of_a_pool_stage_costs_that_stage_at_most(kind: str, stage: str) -> None:
+    plan = [PLAN[0], POOLS[stage], replace(POOLS[stage], name="next")]
+    ended = run_with({15: kind}, DIAGONAL, plan)
+    assert ended.finished
+    infos = ended.of(stage)
+    if kind == "loss explodes":  # finite, so the stage goes on from there
+        assert len(infos) > 1
+        assert not ended.skipped
+    else:
+        assert len(infos) == 1
+        assert [info.total for info in ended.infos if info.skipped] == [40]  # the stage's 25 steps count as done
+    after = ended.of("next")
+    assert after[-1].loss < 0.8 * after[0].loss  # the next stage goes down from there
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_pools_that_never_give_a_finite_value_leave_the_result_of_the_stages_before_them(kind: str) -> None:
+    ended = run_with(dict.fromkeys(range(15, 200), kind), DIAGONAL, PLAN)
+    assert ended.finished
+    alone = run_with({}, DIAGONAL, PLAN[:1])
+    if kind != "loss explodes":  # all losses a billion times as large is another scale, and as good a function
+        assert ended.skipped == [39, 64, 89]
+        np.testing.assert_array_equal(ended.state.best_vector, alone.state.best_vector)
+
+
+def test_pool_with_poisoned_contexts_leaves_the_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def poisoned(*arguments: Any) -> Pool:
+        pool = stretched_pool(*arguments)
+        gram = pool.contexts.gram.copy()
+        gram[7] = np.nan
+        return pool._replace(contexts=pool.contexts._replace(gram=gram))
+
+    monkeypatch.setattr(pools, "stretched_pool", poisoned)
+    ended = run_with({}, DIAGONAL, PLAN[:3])
+    alone = run_with({}, DIAGONAL, PLAN[:1])
+    assert ended.skipped == [39, 64]
+    np.testing.assert_array_equal(ended.state.vector, alone.state.vector)
+
+
+def test_history_of_a_lost_pool_stage_is_json_with_null_for_what_is_not_finite(tmp_path: Path) -> None:
+    losses = FaultyLosses(dict.fromkeys(range(15, 200), "gradient is NaN"))
+    result = train(short_run(DIAGONAL, PLAN[:3], **losses.fields), out=tmp_path / "run", callbacks=[losses])
+    history = [strict_json(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert [row["loss"] for row in history if row["skipped"]] == [None, None]
+    assert result.skipped == 2
+    assert np.isfinite(result.evaluation.adjusted_loss)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("which", list(POOLS))
+def test_fault_in_any_single_evaluation_of_a_pool_is_never_accepted(kind: str, which: str) -> None:
+    """A fault in the middle of a line search: the honest value at the accepted weights still never rises."""
+    task, stage = DIAGONAL.task, POOLS[which]
+    model = rf.LinearTransformer.init("diag", layers=2, dim=3, scale=0.1, seed=4, dtype=np.float64)
+    pool = sifted_pool(model, task, 64, 4, stage.stretch, 0, 0) if stage.sift else stretched_pool(task, 64, 1.3, 0, 0)
+    honest = pool_function(model, pool, stage.saturation)
+    assert np.isfinite(honest(model.flatten())[0])
+    for at in range(1, 26):  # the start itself, number 0, is the subject of another test
+        calls = itertools.count()
+        faulty = spoiled(lambda *values: FAULTS[kind](*values) if next(calls) == at else values, losses_and_gradient_on)
+        function = pool_function(model, pool, stage.saturation, losses_on=faulty)
+        vector = model.flatten()
+        state = QuasiNewton.start(function, vector)
+        for _ in range(20):
+            before = state.value
+            state, vector, _ = state.iterate(function, vector)
+            assert state.value <= before
+            assert state.value == honest(vector)[0]
+            assert np.isfinite(vector).all()
+            assert all(np.isfinite(array).all() for array in (state.gradient, state.steps, state.changes))
+            if state.converged:
+                break

@@ -220,38 +220,32 @@ def simplest(
         other = "matrices" if omega_of_kind(model.kind).all() else "two ω"
         raise InputError(f"Only diag models are described in few constants; a {model.kind} model has {other}.")
     whole_number("layers of the model", model.layers, 3)
-    references = references or {}
     tuner = Tuner(task, _POOL, check_seed(seed))
-    rounds = _eliminate(model, tuner, Tuner(task, _TRIAL_POOL, seed), on_stage)
-    fitted = []
+    tried: list[tuple[str, str, dict[str, float], Array, bool, int]] = []
+    for name, omega in _eliminate(model, tuner, Tuner(task, _TRIAL_POOL, seed), on_stage):
+        free = {f"{OMEGAS[block]}{layer + 1}": float(omega[layer, block]) for layer, block in np.argwhere(omega != 0)}
+        tried.append((name, f"{len(free)} ω, each free.", free, omega, False, 0))
+    drops = len(tried)
     for number, form in enumerate(FORMS):
         on_stage(f"form {form.name}", 0.5 + 0.4 * number / len(FORMS))
         rng = token_rng(seed, Purpose.EXPLORE, 0)
-        fitted.append(form.fit(list(form.start.values()), model.layers, tuner, _FINAL, _SPREAD, rng))
-    omegas = dict(rounds)
-    omegas |= {form.name: form.omega(theta, model.layers, task) for form, theta in zip(FORMS, fitted, strict=True)}
-    described = {name: model_from_omega(omega, model.dim) for name, omega in omegas.items()}
-    on_stage("fresh sequences", 0.9)
-    comparison = compare({TRAINED: model, **described, **references}, task, sequences, seed)
-    evaluations = comparison.evaluations
-
-    def description(
-        name: str, statement: str, constants: Mapping[str, float], control: bool = False, round_numbers: int = 0
-    ) -> Description:
-        measured = evaluations[name], comparison.difference(name, TRAINED)
-        return Description(name, statement, constants, omegas[name], control, *measured, round_numbers)
-
-    dropped = []
-    for name, omega in rounds:
-        free = {f"{OMEGAS[block]}{layer + 1}": float(omega[layer, block]) for layer, block in np.argwhere(omega != 0)}
-        dropped.append(description(name, f"{len(free)} ω, each free.", free))
-    forms = []
-    for form, theta in zip(FORMS, fitted, strict=True):
+        theta = form.fit(list(form.start.values()), model.layers, tuner, _FINAL, _SPREAD, rng)
         constants = dict(zip(form.start, map(float, theta), strict=True))
-        forms.append(description(form.name, form.statement, constants, form.control, form.round_numbers))
-    of_references = {name: evaluations[name] for name in references}
+        omega = form.omega(theta, model.layers, task)
+        tried.append((form.name, form.statement, constants, omega, form.control, form.round_numbers))
+    on_stage("fresh sequences", 0.9)
+    models = {name: model_from_omega(omega, model.dim) for name, _, _, omega, _, _ in tried}
+    comparison = compare({TRAINED: model, **models, **(references or {})}, task, sequences, seed)
+    measured = comparison.evaluations
+    described = tuple(
+        Description(
+            name, words, constants, omega, control, measured[name], comparison.difference(name, TRAINED), rounded
+        )
+        for name, words, constants, omega, control, rounded in tried
+    )
+    of_references = {name: measured[name] for name in references or {}}
     count = effective_constants(model)
-    return Simplest(task, seed, evaluations[TRAINED], count, tuple(dropped), tuple(forms), of_references)
+    return Simplest(task, seed, measured[TRAINED], count, described[:drops], described[drops:], of_references)
 
 
 def _eliminate(

@@ -23,8 +23,7 @@ from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
 from ridgeformer.training.optimisers import Function, QuasiNewton
-from ridgeformer.training.pool_stage import pool_function
-from ridgeformer.training.pools import Pool, stretched_pool
+from ridgeformer.training.pools import Pool, pool_function, stretched_pool
 
 Form = Callable[[Array], Array]
 """θ (k,) ↦ ω (layers, 4)."""

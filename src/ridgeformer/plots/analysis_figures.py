@@ -19,22 +19,9 @@ from ridgeformer.analysis.noise_bands import Band, Measured
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import BLACK, Look
+from ridgeformer.plots import specification as spec
 from ridgeformer.plots.inside_figures import head_titles, map_rows
-from ridgeformer.plots.specification import (
-    LOSS,
-    Axis,
-    Chart,
-    Figure,
-    HeatMap,
-    Series,
-    View,
-    floats,
-    in_order,
-    in_turn,
-    line,
-    lines,
-    panels_figure,
-)
+from ridgeformer.plots.specification import Axis, Chart, Figure, HeatMap, Series, View, line, lines, panels_figure
 
 OFF_SCALE = 20.0
 """A loss beyond it means nothing but "explodes": predicting zero costs less than d/2."""
@@ -71,7 +58,7 @@ def omega_figure(omega: Array) -> Figure:
     """ω of every layer in natural units; those that do nothing or are zero throughout are left out."""
     layers, shown = range(1, len(omega) + 1), np.where(inert(len(omega)), np.nan, omega)
     series = [
-        line(f"ω_{name}, {role}", in_turn(place), layers, shown[:, place])
+        line(f"ω_{name}, {role}", spec.in_turn(place), layers, shown[:, place])
         for place, (name, role) in enumerate(zip(OMEGAS, ROLES, strict=True))
         if np.nan_to_num(shown[:, place]).any()
     ]
@@ -92,7 +79,7 @@ def matrices_figure(model: LinearTransformer) -> Figure:
 
 def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
     """s_j ŵ_j / a_j, the share of least squares that is kept, against s_j, beside ridge regression that is told σ."""
-    colours = {band.label: in_order(place, len(bands)).colour for place, band in enumerate(bands, 1)}
+    colours = {band.label: spec.in_order(place, len(bands)).colour for place, band in enumerate(bands, 1)}
     charts = []
     for layer in _thinned(list(filters.layers)):
         series = []
@@ -111,22 +98,22 @@ def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
 def implied_noise_figure(implied: ImpliedNoise) -> Figure:
     """√v of the nearest ridge regression against σ, for every layer, beside two estimators."""
     layers, references = sorted({band.layer for band in implied.bands}), implied.references
-    sigma = floats(band.sigma for band in references)
+    sigma = spec.floats(band.sigma for band in references)
     series = [Series("true σ", Look("#999999", width=1.0), sigma, sigma)]
     for place, layer in enumerate(layers, 1):
         rows = [band for band in implied.bands if band.layer == layer]
-        middle = floats(band.median for band in rows)
+        middle = spec.floats(band.median for band in rows)
         name = f"after layer {layer}" + ("" if np.isfinite(middle).any() else ": infinite")
-        one = line(name, in_order(place, len(layers)), (band.sigma for band in rows), middle)
+        one = line(name, spec.in_order(place, len(layers)), (band.sigma for band in rows), middle)
         if layer == layers[-1]:
-            low, high = map(floats, zip(*(band.quartiles for band in rows), strict=True))
+            low, high = map(spec.floats, zip(*(band.quartiles for band in rows), strict=True))
             one = replace(one, low=low, high=high)
         series.append(one)
     for name, values, marker in (
         ("σ̂ of AdaRR", [band.ada for band in references], "s"),
         ("posterior mean", [band.bayes for band in references], "^"),
     ):
-        series.append(line(name, Look(in_turn(1).colour, (), marker), sigma, values, points=True, hollow=True))
+        series.append(line(name, Look(spec.in_turn(1).colour, (), marker), sigma, values, points=True, hollow=True))
     axes = Axis("σ, median of the band"), Axis("√v of the nearest ridge regression")
     return panels_figure([Chart("", *axes, tuple(series))], (5.2, 3.0))
 
@@ -159,7 +146,7 @@ def momentum_figure(terms: Sequence[MomentumTerms]) -> Figure:
 
 def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figure:
     """Loss of the read-out after each layer, against the layer and against the noise (the paper's figures 5 and 7)."""
-    layers, y = range(1, len(progress) + 1), Axis(LOSS, log=True)
+    layers, y = range(1, len(progress) + 1), Axis(spec.LOSS, log=True)
     total = line("all", Look(BLACK, (), "o"), layers, (after.total.adjusted_loss for after in progress))
     losses = [[band.adjusted_loss for band in after.bands] for after in progress]
     by_band = {f"σ in {band.label}": row for band, row in zip(bands, np.transpose(losses), strict=True)}
@@ -179,7 +166,7 @@ def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
         series = []
         for one in (one for one in remainders if one.matrix == name):
             values = np.where(np.array(one.singular_values) > _SMALLEST_SINGULAR, one.singular_values, np.nan)
-            look = in_order(layers.index(one.layer) + 1, len(layers), _DASHES[(one.head - 1) % len(_DASHES)])
+            look = spec.in_order(layers.index(one.layer) + 1, len(layers), _DASHES[(one.head - 1) % len(_DASHES)])
             label = f"layer {one.layer}" + (f", head {one.head}" if several else "")
             series.append(line(label, look, range(1, len(values) + 1), values))
         axes = Axis("singular value", whole=True), Axis("over the norm of the matrix", log=True)
@@ -200,11 +187,11 @@ def ladder_figure(simplest: Simplest) -> Figure:
         shown = [loss if loss <= OFF_SCALE else math.nan for loss in losses]
         names = tuple("" if place == 0 or one.round_numbers else one.name for one in descriptions)
         counts = [one.count for one in descriptions]
-        series.append(line(label, in_turn(place), counts, shown, points=place == 2, labels=names))
+        series.append(line(label, spec.in_turn(place), counts, shown, points=place == 2, labels=names))
     end = [simplest.trained_constants], [simplest.trained.adjusted_loss]
     series.append(line("trained", Look(BLACK, (), "*"), *end, points=True))
     series.append(Series("trained + 5 %", Look(BLACK, _DASHED, width=0.8), level=simplest.limit))
-    return panels_figure([Chart("", Axis("constants"), Axis(LOSS, log=True), tuple(series))], (7.2, 3.6))
+    return panels_figure([Chart("", Axis("constants"), Axis(spec.LOSS, log=True), tuple(series))], (7.2, 3.6))
 
 
 # --- parts switched off ----------------------------------------------------------------------------------------------
@@ -221,7 +208,7 @@ def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
         if measured[0] is None:  # the control, with which nothing is switched off
             continue
         losses = np.array([math.nan if one is None else one.total.adjusted_loss for one in measured])
-        colour, far = in_turn(int(hollow)).colour, losses > OFF_SCALE
+        colour, far = spec.in_turn(int(hollow)).colour, losses > OFF_SCALE
         control = Look(colour, _DASHED if hollow else (), width=0.8)
         series.append(line("", control, losses[[0, 0]], (-1, len(rows))))
         series.append(line(name, Look(colour, (), "o"), losses[~far], rows[~far], points=True, hollow=hollow))
@@ -231,9 +218,9 @@ def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
     far_away = max(known) > OFF_SCALE
     if far_away:
         series.append(Series(f"beyond {OFF_SCALE:g}", Look(BLACK, (), ">"), points=True, hollow=True))
-    x = Axis(LOSS, (min(known) / 1.1, 1.5 * OFF_SCALE if far_away else max(known) * 1.1), log=True)
+    x = Axis(spec.LOSS, (min(known) / 1.1, 1.5 * OFF_SCALE if far_away else max(known) * 1.1), log=True)
     names = tuple(ablation.label for ablation in shown)
-    y = Axis("", (-0.7, len(shown) - 0.3), ticks=floats(rows), names=names)
+    y = Axis("", (-0.7, len(shown) - 0.3), ticks=spec.floats(rows), names=names)
     return panels_figure([Chart("", x, y, tuple(series))], (5.4, 0.9 + 0.17 * len(shown)))
 
 
@@ -247,7 +234,7 @@ def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) 
         ratios = np.array([np.asarray(row) / control for _, row in rows]).reshape(-1, len(bands))
     heat = HeatMap(
         "loss over that with nothing switched off" + (", rest fitted again" if refits else ""),
-        tuple(map(floats, ratios)),
+        tuple(map(spec.floats, ratios)),
         _DARKEST,
         ratios=True,
         texts=tuple(tuple(f"{ratio:.2f}" if ratio < 100 else "≥ 100" for ratio in row) for row in ratios),

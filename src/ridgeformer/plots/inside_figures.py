@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
-from ridgeformer.plots.loss_figures import RIDGES, baseline, table_or_none, with_floor
-from ridgeformer.plots.specification import Axis, Chart, Figure, HeatMap, Notes, Row, Series, View
+from ridgeformer.plots.loss_figures import RIDGES, baseline, with_floor
+from ridgeformer.plots.specification import Axis, Chart, Figure, HeatMap, Notes, Panel, Row, Series, View
 from ridgeformer.reproduction.cells import LAYERS, SEEDED_LAYERS, SHOWN
 from ridgeformer.reproduction.records import METHODS, ModelWeights, ReadoutsRecord
 from ridgeformer.reproduction.results import Results
@@ -85,28 +85,34 @@ def _map(title: str, matrix: Array, largest: float) -> HeatMap:
 
 def figure_5(results: Results) -> Figure:
     """Loss of the prediction read out after K layers, for models of 1 to 7 layers; bars over seeds."""
-    record, notes = _readouts(results), Notes()
-    floor = baseline(table_or_none(results), "bayes", record.noise)
-    series = {method: tuple(_readout_series(record, method, notes)) for method in KINDS}
+    record, notes, series = _readouts(results), Notes(), dict[str, list[Series]]()
+    for method in KINDS:
+        series[method] = []
+        for layers in LAYERS:
+            rows, name = [model.adjusted for model in record.of(method, layers)], spec.layers_text(layers)
+            if rows:
+                series[method].append(_over_seeds(name, _layer_look(layers), range(1, layers + 1), rows, bars=True))
+            else:
+                notes.add(f"{layers} layers", METHODS[method].label)
+    floor = baseline(results, "bayes", record.noise)
     values = [value for own in series.values() for one in own for value in one.y]
     low, high = spec.bounds([*values, *([floor.level or 0.0] if floor else [])])
     axes = spec.layer_axis(LAYERS, _AFTER), Axis(spec.LOSS, (low, min(high, _HIGHEST_READOUT)), log=True)
-    views = []
+    views = {}
     for method, own in series.items():
         label = METHODS[method].label
-        views.append(View(label, (Row((Chart(f"{label}, {prior_title(record.noise)}", *axes, own, floor),)),)))
+        views[label] = [Chart(f"{label}, {prior_title(record.noise)}", *axes, tuple(own), floor)]
     legend = [Series(spec.layers_text(layers), _layer_look(layers)) for layers in LAYERS] + ([floor] if floor else [])
     return _by_kind(views, 3.0, legend, "", (*notes.lines(), _seeds_note(record)))
 
 
 def figure_7(results: Results) -> Figure:
     """Loss against σ of the prediction after each layer, for models of 2 to 8 layers; bands over seeds."""
-    record, notes = _readouts(results), Notes()
-    views = []
+    record, notes, views = _readouts(results), Notes(), {}
     for method in KINDS:
         if any(model.method == method for model in record.models):
-            charts = tuple(_profiles(record, method, layers, notes) for layers in SEEDED_LAYERS[1:])
-            views.append(View(METHODS[method].label, (Row(charts),)))
+            depths = SEEDED_LAYERS[1:]
+            views[METHODS[method].label] = [_profiles(record, method, layers, notes) for layers in depths]
         else:
             notes.add("all panels", METHODS[method].label)
     legend = [Series(f"after layer {layer}", _layer_look(layer)) for layer in SEEDED_LAYERS]
@@ -115,10 +121,10 @@ def figure_7(results: Results) -> Figure:
 
 
 def _by_kind(
-    views: Sequence[View], height: float, legend: Sequence[Series], caption: str, notes: tuple[str, ...]
+    views: Mapping[str, Sequence[Panel]], height: float, legend: Sequence[Series], caption: str, notes: tuple[str, ...]
 ) -> Figure:
-    size, last = (spec.WIDTH, height), len(views) - 1
-    return Figure(tuple(views), size, tuple(legend), caption, choice="Models", first=last, notes=notes)
+    values = {"legend": tuple(legend), "caption": caption, "choice": "Models", "first": len(views) - 1, "notes": notes}
+    return spec.views_figure(views, (spec.WIDTH, height), **values)
 
 
 def _readouts(results: Results) -> ReadoutsRecord:
@@ -138,24 +144,12 @@ def _layer_look(layer: int, width: float = 1.1) -> Look:
     return spec.in_order(layer, SEEDED_LAYERS[-1], width=width)
 
 
-def _readout_series(record: ReadoutsRecord, method: str, notes: Notes) -> Iterable[Series]:
-    """One series for each depth."""
-    for layers in LAYERS:
-        rows = [model.adjusted for model in record.of(method, layers)]
-        if rows:
-            name, x = spec.layers_text(layers), range(1, layers + 1)
-            yield _over_seeds(name, _layer_look(layers), x, rows, bars=True)
-        else:
-            notes.add(f"{layers} layers", METHODS[method].label)
-
-
 def _over_seeds(name: str, look: Look, x: Iterable[float], rows: Sequence[Sequence[float]], **values: Any) -> Series:
     """The mean of several seeds and its spread; one seed has none."""
     middle, low, high = map(spec.floats, spec.geometric(rows))
     if len(rows) == 1:
-        return Series(name, look, spec.floats(x), middle, note="one seed", **values)
-    note = f"mean and spread of {len(rows)} seeds"
-    return Series(name, look, spec.floats(x), middle, low=low, high=high, note=note, **values)
+        return spec.line(name, look, x, middle, note="one seed", **values)
+    return spec.line(name, look, x, middle, low=low, high=high, note=f"mean and spread of {len(rows)} seeds", **values)
 
 
 def _profiles(record: ReadoutsRecord, method: str, layers: int, notes: Notes) -> Chart:
@@ -175,12 +169,12 @@ def _profiles(record: ReadoutsRecord, method: str, layers: int, notes: Notes) ->
 
 def one_model(results: Results) -> Figure:
     """What one model would answer after each of its own layers, beside the baselines: the first picture of the page."""
-    record, table, kinds = _readouts(results), table_or_none(results), list(KINDS)
+    record, kinds = _readouts(results), list(KINDS)
     model = max(record.models, key=lambda one: (one.layers == LAYERS[-1], kinds.index(one.method), -one.seed))
     name, depths = f"{METHODS[model.method].label} {model.layers}", range(1, model.layers + 1)
     own = spec.method_series(model.method, name=name, x=spec.floats(depths), y=model.adjusted)
-    levels = (baseline(table, method, record.noise) for method in RIDGES)
+    levels = (baseline(results, method, record.noise) for method in RIDGES)
     title = f"One model, {name}, read out after each of its layers, {prior_title(record.noise)}"
     axes = spec.layer_axis(depths, _AFTER), Axis(spec.LOSS, log=True)
     chart = Chart(title, *axes, (own, *(level for level in levels if level)))
-    return spec.panels_figure([with_floor(chart, baseline(table, "bayes", record.noise))], (3.6, 2.6))
+    return spec.panels_figure([with_floor(chart, baseline(results, "bayes", record.noise))], (3.6, 2.6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from ridgeformer.plots.specification import Axis, Chart, Figure, Notes, Row, Ser
 from ridgeformer.reproduction.cells import DEPTH, EVERY_DEPTH, LAYERS, PRIORS, SEEDED_PRIOR
 from ridgeformer.reproduction.records import METHODS, ProfilesRecord
 from ridgeformer.reproduction.results import MissingRecordError, Results
-from ridgeformer.reproduction.table1 import Entry, Table1
+from ridgeformer.reproduction.table1 import Entry
 
 UNIFORM = tuple(noise for noise in PRIORS if noise.startswith("uniform"))
 CATEGORICAL = tuple(noise for noise in PRIORS if noise not in UNIFORM)
@@ -42,38 +42,46 @@ _PROFILE_CAPTION = (
 
 def figure_1(results: Results) -> Figure:
     """Adjusted loss against layers, one panel for each σmax, with the paper's numbers and the Bayes limit as floor."""
-    table, notes = results.table1, Notes()
-    if not any(entry.trained and entry.noise in UNIFORM for entry in table.entries):
-        raise results.nothing("table1", "models for uniform noise")
-    charts = [layer_chart(table, noise, notes) for noise in UNIFORM]
+    notes = Notes()
+    charts = [layer_chart(results, noise, notes) for noise in _with_models(results, UNIFORM, "uniform")]
     legend = (*spec.method_keys(charts), PAPER)
     size = (spec.WIDTH, 3.9)
     return spec.panels_figure(charts, size, 4, legend=legend, caption=_LAYERS_CAPTION, notes=notes.lines())
 
 
-def layer_chart(table: Table1, noise: str, notes: Notes) -> Chart:
+def _with_models(results: Results, noises: Sequence[str], what: str) -> Sequence[str]:
+    """These priors, if Table 1 has a model for any of them."""
+    if any(entry.trained and entry.noise in noises for entry in results.table1.entries):
+        return noises
+    raise results.nothing("table1", f"models for {what} noise")
+
+
+def layer_chart(results: Results, noise: str, notes: Notes) -> Chart:
     """One prior: models as points with 95 % intervals, baselines as levels, the Bayes limit as a floor."""
-    title, series = prior_title(noise), []
+    table, title, series = results.table1, prior_title(noise), []
     for method in KINDS:
         rows = {layers: entry for layers in LAYERS if (entry := table.entry(method, layers, noise)) is not None}
         if len(rows) < len(LAYERS):
             notes.add(title, " ".join([METHODS[method].label, *(str(k) for k in LAYERS if k not in rows)]))
         series += model_series(method, rows)
+    axes = spec.layer_axis(LAYERS), Axis(spec.LOSS, log=True)
     limit = table.entry("bayes", None, noise)
-    without_noise = limit is not None and limit.adjusted_loss < _ROUNDING
-    for method in () if without_noise else (*RIDGES, "bayes"):
-        level = baseline(table, method, noise)
-        if level is None:
+    if limit is not None and limit.adjusted_loss < _ROUNDING:
+        remark = "all ridge regressions\nand the Bayes limit: 0"
+        return with_floor(Chart(title, *axes, tuple(series), remark=remark), None)
+    for method in (*RIDGES, "bayes"):
+        level, entry = baseline(results, method, noise), table.entry(method, None, noise)
+        if level is None or entry is None:
             notes.add(title, METHODS[method].label)
         elif method in RIDGES:
-            series += [level, *_printed_level(table.entry(method, None, noise), level)]
-    chart = Chart(title, spec.layer_axis(LAYERS), Axis(spec.LOSS, log=True), tuple(series))
-    if without_noise:
-        chart = replace(chart, remark="all ridge regressions\nand the Bayes limit: 0")
-    return with_floor(chart, None if without_noise else baseline(table, "bayes", noise))
+            series.append(level)
+            if entry.printed:  # as a mark at the right end
+                mark = replace(level.look, marker="D")
+                series.append(_hollow(level.name, mark, {LAYERS[-1] + 0.3: entry.printed}))
+    return with_floor(Chart(title, *axes, tuple(series)), baseline(results, "bayes", noise))
 
 
-def model_series(method: str, rows: dict[int, Entry], heads: int = 1, joined: bool = False) -> list[Series]:
+def model_series(method: str, rows: Mapping[int, Entry], heads: int = 1, joined: bool = False) -> list[Series]:
     """Models of one kind by layers, and hollow markers where the paper has a number.
 
     Where a model is missing there is a gap, unless they are to be ``joined``.
@@ -82,44 +90,32 @@ def model_series(method: str, rows: dict[int, Entry], heads: int = 1, joined: bo
         return []
     depths: Sequence[int] = sorted(rows) if joined else range(min(rows), max(rows) + 1)
     name, look = METHODS[method].label, METHODS[method].look
-    keys = (name,) if heads == 1 else (name, f"{heads} heads")
+    keys: tuple[str, ...] = (name,)
     if heads > 1:
-        name, look = f"{name}, {heads} heads", replace(look, marker=_HEAD_MARKERS.get(heads, "h"))
-    loss = spec.floats(rows[depth].adjusted_loss if depth in rows else math.nan for depth in depths)
-    error = spec.floats(rows[depth].standard_error if depth in rows else math.nan for depth in depths)
-    ours = Series(name, look, spec.floats(depths), loss, bars=True, points=heads > 1, keys=keys)
-    ours = replace(ours, **spec.interval(loss, error))
+        keys = (name, f"{heads} heads")
+        name, look = ", ".join(keys), replace(look, marker=_HEAD_MARKERS.get(heads, "h"))
+    loss = [rows[depth].adjusted_loss if depth in rows else math.nan for depth in depths]
+    interval = spec.interval(loss, [rows[depth].standard_error if depth in rows else math.nan for depth in depths])
+    ours = spec.line(name, look, depths, loss, bars=True, points=heads > 1, keys=keys, **interval)
     printed = {depth: entry.printed for depth, entry in rows.items() if entry.printed}
     if not printed:
         return [ours]
     notes = tuple(f"paper: {printed[depth]:g}" if depth in printed else "" for depth in depths)
-    return [_hollow(name, look, printed.items()), replace(ours, note=notes)]
+    return [_hollow(name, look, printed), replace(ours, note=notes)]
 
 
-def _hollow(name: str, look: Look, points: Iterable[tuple[float, float]]) -> Series:
+def _hollow(name: str, look: Look, printed: Mapping[float, float] | Mapping[int, float]) -> Series:
     """What the paper has printed."""
-    x, y = map(spec.floats, zip(*points, strict=True))
-    return Series(f"{name}, paper", look, x, y, points=True, hollow=True, keys=(name, PAPER.name))
+    keys = (name, PAPER.name)
+    return spec.line(f"{name}, paper", look, printed, printed.values(), points=True, hollow=True, keys=keys)
 
 
-def _printed_level(entry: Entry | None, level: Series) -> list[Series]:
-    """The paper's number for a baseline, as a mark at the right end."""
-    if entry is None or not entry.printed:
-        return []
-    return [_hollow(level.name, replace(level.look, marker="D"), [(LAYERS[-1] + 0.3, entry.printed)])]
-
-
-def table_or_none(results: Results) -> Table1 | None:
-    """Table 1, if it is there."""
+def baseline(results: Results, method: str, noise: str) -> Series | None:
+    """The level of a baseline; None if there is no Table 1, or it does not have it, or no axis can hold it."""
     try:
-        return results.table1
+        entry = results.table1.entry(method, None, noise)
     except MissingRecordError:
         return None
-
-
-def baseline(table: Table1 | None, method: str, noise: str) -> Series | None:
-    """The level of a baseline; None if the table does not have it, or no axis can hold it."""
-    entry = None if table is None else table.entry(method, None, noise)
     shown = entry is not None and spec.showable(entry.adjusted_loss)
     return spec.method_series(method, level=entry.adjusted_loss) if entry and shown else None
 
@@ -145,13 +141,11 @@ def figure_2(results: Results) -> Figure:
 
 def figure_3(results: Results) -> Figure:
     """Loss against layers and profiles of seven layers for {1, 3} and {1, 3, 5}; below, profiles of 2 to 7 layers."""
-    table, record, notes = results.table1, results.profiles, Notes()
-    if not any(entry.trained and entry.noise in CATEGORICAL for entry in table.entries):
-        raise results.nothing("table1", "models for categorical noise")
+    record, notes = results.profiles, Notes()
     first: list[Chart] = []
-    for noise in CATEGORICAL:
+    for noise in _with_models(results, CATEGORICAL, "categorical"):
         title = f"{prior_title(noise)}, {spec.layers_text(DEPTH)}"
-        first += layer_chart(table, noise, notes), profile_chart(record, noise, DEPTH, title, notes)
+        first += layer_chart(results, noise, notes), profile_chart(record, noise, DEPTH, title, notes)
     rows = Row(tuple(first)), *(_depth_row(record, noise, notes) for noise in CATEGORICAL)
     legend, caption = (*spec.method_keys(first), PAPER), f"{_LAYERS_CAPTION} {_PROFILE_CAPTION}"
     return Figure((View("", rows),), (spec.WIDTH, 5.4), legend, caption, notes=notes.lines())
@@ -199,9 +193,9 @@ def profile_chart(
         # At one level of σ it is no limit: it is the best on average over the levels of the prior.
         name = "Bayes predictor" if method == "bayes" else label
         values = found.unadjusted if unadjusted else found.adjusted
-        one = spec.method_series(method, name=name, x=panel.levels, y=values, marked=whole, keys=(label,))
-        has_interval = method in KINDS and not unadjusted
-        series.append(replace(one, **spec.interval(values, found.standard_error)) if has_interval else one)
+        interval = spec.interval(values, found.standard_error) if method in KINDS and not unadjusted else {}
+        look = METHODS[method].look
+        series.append(Series(name, look, panel.levels, values, marked=whole, keys=(label,), **interval))
     highest = panel.levels[-1]
     step = next(step for most, step in _TICK_STEPS if highest <= most)
     x = Axis(spec.NOISE_LEVEL, (0, highest), ticks=spec.floats(np.arange(0, highest + 0.1, step)))

@@ -12,13 +12,13 @@ from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.registry import Look
 from ridgeformer.plots import specification as spec
-from ridgeformer.plots.loss_figures import PAPER, UNIFORM, baseline, model_series, table_or_none, with_floor
+from ridgeformer.plots.loss_figures import PAPER, UNIFORM, baseline, model_series, with_floor
 from ridgeformer.plots.specification import Axis, Chart, Comparison, Figure, Notes, Row, Series, View
 from ridgeformer.reproduction.cells import LAYERS, PRIORS, SEEDED_LAYERS, SEEDED_PRIOR
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import METHODS, TrainingCurve
 from ridgeformer.reproduction.results import Results
-from ridgeformer.reproduction.table1 import Entry, Table1
+from ridgeformer.reproduction.table1 import Entry
 
 _DEEP = ("diag", "full")
 """More layers and heads are no use to GD++, which ends at ConstRR; see `ridgeformer.training.spectral`."""
@@ -62,19 +62,20 @@ def figure_bayes(results: Results) -> Figure:
     x = spec.layer_axis(range(1, (entries[-1].layers or 1) + 1))
     y = Axis("adjusted loss over the Bayes limit, less 1", spec.bounds(map(_excess, entries)), log=True)
     looks = {noise: _prior_look(noise, place) for place, noise in enumerate(noises)}
-    views = []
+    views = {}
     for method in KINDS:
         label, series = METHODS[method].label, []
         for noise, look in looks.items():
             rows = [entry for entry in entries if (entry.method, entry.noise) == (method, noise)]
             if rows:
-                depths = spec.floats(entry.layers or 1 for entry in rows)
-                series.append(Series(prior_title(noise), look, depths, spec.floats(map(_excess, rows))))
+                depths = (entry.layers or 1 for entry in rows)
+                series.append(spec.line(prior_title(noise), look, depths, map(_excess, rows)))
             else:
                 notes.add(prior_title(noise), label)
-        views.append(View(label, (Row((Chart(label, x, y, tuple(series)),)),)))
-    legend, last = tuple(Series(prior_title(noise), look) for noise, look in looks.items()), len(views) - 1
-    return Figure(tuple(views), (spec.WIDTH, 3.2), legend, choice="Models", first=last, notes=notes.lines())
+        views[label] = [Chart(label, x, y, tuple(series))]
+    legend, first = tuple(Series(prior_title(noise), look) for noise, look in looks.items()), len(views) - 1
+    values = {"legend": legend, "choice": "Models", "first": first, "notes": notes.lines()}
+    return spec.views_figure(views, (spec.WIDTH, 3.2), **values)
 
 
 def _excess(entry: Entry) -> float:
@@ -96,24 +97,22 @@ def _prior_look(noise: str, place: int) -> Look:
 
 def figure_depth(results: Results) -> Figure:
     """Loss against depth for the priors that have models beyond the paper's: more layers, or several heads."""
-    table = results.table1
-    noises = [noise for noise in PRIORS if any(e.noise == noise and _deep(e) for e in table.entries)]
+    deep = {
+        e.noise for e in results.table1.entries if e.method in _DEEP and ((e.layers or 0) > LAYERS[-1] or e.heads > 1)
+    }
+    noises = [noise for noise in PRIORS if noise in deep]
     if not noises:
         raise results.nothing("table1", "models of more than 7 layers or of several heads")
-    charts = [_depth_chart(table, noise) for noise in noises]
+    charts = [_depth_chart(results, noise) for noise in noises]
     heads = {key: one.look for chart in charts for one in chart.series for key in one.keys if key.endswith("heads")}
     marks = (Series(key, Look(spec.GREY, (), look.marker), points=True) for key, look in sorted(heads.items()))
-    views = tuple(View(chart.title, (Row((chart,)),)) for chart in charts)
     legend, size = (*spec.method_keys(charts), *marks, PAPER), (min(spec.WIDTH, 3.6 * len(charts)), 2.9)
-    return Figure(views, size, legend, choice="Noise prior")
+    return spec.views_figure({chart.title: [chart] for chart in charts}, size, legend=legend, choice="Noise prior")
 
 
-def _deep(entry: Entry) -> bool:
-    return entry.method in _DEEP and ((entry.layers or 0) > LAYERS[-1] or entry.heads > 1)
-
-
-def _depth_chart(table: Table1, noise: str) -> Chart:
-    column = [e for e in table.entries if e.noise == noise and (e.layers or 0) >= _FIRST_LAYER and e.method in _DEEP]
+def _depth_chart(results: Results, noise: str) -> Chart:
+    entries = [e for e in results.table1.entries if e.noise == noise and e.method in _DEEP]
+    column = [entry for entry in entries if (entry.layers or 0) >= _FIRST_LAYER]
     column.sort(key=lambda entry: entry.layers or 0)
     series = []
     for method in _DEEP:
@@ -122,7 +121,7 @@ def _depth_chart(table: Table1, noise: str) -> Chart:
             series += model_series(method, rows, heads, joined=True)
     x = spec.layer_axis(range(_FIRST_LAYER, (column[-1].layers or 0) + 1))
     chart = Chart(prior_title(noise), x, Axis(spec.LOSS, log=True), tuple(series))
-    return with_floor(chart, baseline(table, "bayes", noise))
+    return with_floor(chart, baseline(results, "bayes", noise))
 
 
 # --- training time ---------------------------------------------------------------------------------------------------
@@ -133,14 +132,14 @@ def figure_training(results: Results) -> Figure:
 
     Thin lines are the stages of a run, of which there is one for every start; the thick one is the least loss so far.
     """
-    record, table = results.training, table_or_none(results)
+    record = results.training
     curves: dict[str, list[TrainingCurve]] = {}
     for noise in dict.fromkeys((SEEDED_PRIOR, *PRIORS)):
         runs = [record.find(method, layers, noise) for layers in SEEDED_LAYERS for method in KINDS]
         curves |= {noise: found} if (found := [run for run in runs if run is not None and run.stages]) else {}
     if not curves:
         raise results.nothing("training", "timed runs")
-    views = [_training_view(runs, baseline(table, "bayes", noise)) for noise, runs in curves.items()]
+    views = [_training_view(runs, baseline(results, "bayes", noise)) for noise, runs in curves.items()]
     charts = [panel for panel in views[0].rows[0].panels if isinstance(panel, Chart)]
     lines = -(-len(charts) // _PANELS)
     return Figure(
@@ -178,9 +177,9 @@ def _curve(curve: TrainingCurve) -> Iterable[Series]:
     order = np.argsort(times, kind="stable")
     best = np.minimum.accumulate(np.concatenate([stage.loss for stage in curve.stages])[order])
     places = np.unique([0, *np.flatnonzero(np.diff(best) < 0) + 1, len(best) - 1])  # where it falls, and both ends
-    yield Series(name, look, spec.floats(times[order][places]), spec.floats(best[places]), steps=True, marked=(0,))
-    end, star = ((curve.final_seconds,), (curve.final,)), replace(look, marker="*")
-    yield Series(f"{name}, finished", star, *end, points=True, keys=(name, _FINISHED.name))
+    yield spec.line(name, look, times[order][places], best[places], steps=True, marked=(0,))
+    star, keys = replace(look, marker="*"), (name, _FINISHED.name)
+    yield Series(f"{name}, finished", star, (curve.final_seconds,), (curve.final,), points=True, keys=keys)
     aim = printed_loss(curve.method, curve.layers, curve.noise)
     if aim is not None:
         dotted = replace(look, dashes=_PRINTED.look.dashes, marker="", width=0.9)

@@ -114,8 +114,7 @@ def mine(
     """
     rng = token_rng(seed, Purpose.MINE, step)
     worst = [] if memory is None else [memory]
-    pool_seed = int(rng.integers(2**63))
-    for draw in task.chunks(mining.pool * batch, pool_seed, Purpose.MINE, model.dtype):
+    for draw in task.chunks(mining.pool * batch, int(rng.integers(2**63)), Purpose.MINE, model.dtype):
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
         if mining.widen > 1.0:
             factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
@@ -183,9 +182,8 @@ def sifted_pool(
 def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed: int, number: int) -> Iterator[Pool]:
     """A stretched pool, a chunk at a time."""
     rng = token_rng(seed, Purpose.MINE, number)
-    pool_seed = int(rng.integers(2**63))
     levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
-    for draw in task.chunks(count, pool_seed, Purpose.MINE):
+    for draw in task.chunks(count, int(rng.integers(2**63)), Purpose.MINE):
         batch = len(draw.sigma)
         factors = levels[rng.integers(_LEVELS, size=batch)]
         squares, dimensions = _squared_norm(draw)
