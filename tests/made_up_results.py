@@ -30,30 +30,22 @@ QUICK_BASELINES = {
     "tunedrr": replace(baselines.BASELINES["tunedrr"], make=lambda task: baselines.TunedRR(1.5, 2.5)),
 }
 """Those of Table 1 without the seconds that tuning takes, for where their parameters do not matter."""
-RECORDS = ("table1", "profiles", "readouts", "weights", "training", "shift")
 PREDICTORS = ("GD++ 7", "DIAG 7", "FULL 7", "ConstRR", "AdaRR", "TunedRR", "Bayes limit")
 
 
 def made_up(record: str) -> Any:
     """One record, the same every time."""
-    rng = np.random.default_rng(RECORDS.index(record))
-    return {
-        "table1": _table1,
-        "profiles": _profiles,
-        "readouts": _readouts,
-        "weights": _weights,
-        "training": _training,
-        "shift": _shift,
-    }[record](rng)
+    return _MAKERS[record](np.random.default_rng(RECORDS.index(record)))
 
 
 def write_results(folder: Path, *without: str, **instead: Any) -> Path:
-    """A folder of all records but some; ``instead`` has JSON values that take the place of a record's own."""
+    """A folder of all records but some; ``instead`` has records, or their JSON, that take the place of others."""
     folder.mkdir(parents=True, exist_ok=True)
-    for record in RECORDS:
-        if record not in without:
-            values = instead.get(record) or made_up(record).as_json()
-            (folder / f"{record}.json").write_text(json.dumps(values), encoding="utf-8")
+    for name in RECORDS:
+        if name not in without:
+            record = instead.get(name) or made_up(name)
+            values = record if isinstance(record, dict) else record.as_json()
+            (folder / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
     return folder
 
 
@@ -68,11 +60,19 @@ def made_up_baselines() -> BaselineReport:
     return BaselineReport(1000, tuple(cells), limits)
 
 
-@cache
-def made_up_figure(name: str) -> Figure:
-    """A figure of all of them."""
+def figure_of(name: str, *without: str, **instead: Any) -> Figure:
+    """A figure of such a folder."""
     with TemporaryDirectory() as folder:
-        return FIGURES[name].build(read_results(write_results(Path(folder))))
+        return FIGURES[name].build(read_results(write_results(Path(folder), *without, **instead)))
+
+
+made_up_figure = cache(figure_of)
+"""For figures of all records as they are."""
+
+
+def named(chart: Any) -> dict[str, Any]:
+    """The series of a chart by name, its floor among them."""
+    return {one.name: one for one in (*chart.series, *([chart.floor] if chart.floor else []))}
 
 
 def _losses(rng: np.random.Generator, count: int) -> tuple[float, ...]:
@@ -165,3 +165,14 @@ def _shift(rng: np.random.Generator) -> records.ShiftRecord:
         records.ShiftScenario(spec, 0.5, {name: result() for name in PREDICTORS}) for spec in default_scenarios(Task())
     ]
     return records.ShiftRecord(cells.SEEDED_PRIOR, 1000, PREDICTORS, tuple(scenarios))
+
+
+_MAKERS = {
+    "table1": _table1,
+    "profiles": _profiles,
+    "readouts": _readouts,
+    "weights": _weights,
+    "training": _training,
+    "shift": _shift,
+}
+RECORDS = tuple(_MAKERS)

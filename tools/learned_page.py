@@ -286,20 +286,15 @@ def roles(explanation: Explanation) -> Iterator[str]:
     for blocks, ablation in everywhere.items():
         cells = ["–"] * (1 + len(explanation.bands))
         if ablation.refitted is not None:
-            cells = [
-                f"{measured.adjusted_loss:.3f}" for measured in (ablation.refitted.total, *ablation.refitted.bands)
-            ]
-            refitted[blocks] = [
-                measured.adjusted_loss for measured in (ablation.refitted.total, *ablation.refitted.bands)
-            ]
+            measured = ablation.refitted.total, *ablation.refitted.bands
+            refitted[blocks] = [part.adjusted_loss for part in measured]
+            cells = [f"{loss:.3f}" for loss in refitted[blocks]]
         alone = f"{ablation.alone.total.adjusted_loss:.3g}"
         rows.append((ablation.label.removesuffix(", all layers"), alone, *cells))
     yield table(("switched off", "as it is", "rest fitted again", *(band.label for band in explanation.bands)), rows)
     nothing, xx, xy, yy = (refitted[blocks] for blocks in ((), ("xx",), ("xy",), ("yy",)))
     both, zero = refitted["xy", "yy"], everywhere[("yx",)].alone.total.adjusted_loss
-    single = [
-        ablation for ablation in explanation.ablations if ablation.layer is not None and ablation.refitted is not None
-    ]
+    single = [ablation for ablation in explanation.ablations if ablation.layer is not None]
     unneeded = [each for each in single if each.refitted and each.refitted.total.adjusted_loss <= 1.02 * nothing[0]]
     dearest = max(ablation.alone.total.adjusted_loss for ablation in unneeded)
     cheapest = min(ablation.refitted.total.adjusted_loss for ablation in unneeded if ablation.refitted)

@@ -39,7 +39,7 @@ def test_models_and_omega_of_the_wrong_kind_are_refused() -> None:
     for wrong in (omega_of, canonical_heads, diagonal_fit):
         with pytest.raises(rf.InputError, match="model must be a LinearTransformer"):
             wrong("diag-4-uniform-5")  # type: ignore[arg-type]
-    with pytest.raises(rf.InputError, match="Only diag and gdpp") as caught:
+    with pytest.raises(rf.InputError, match="only gdpp and diag models do") as caught:
         omega_of(tame_model("full", 2, 1, 4, GRAM))
     one_sentence(caught.value)
     with pytest.raises(rf.InputError, match="axes"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import ridgeformer as rf
 from ridgeformer.bench import SECTIONS, BenchConfig, run_bench, section_function
-from ridgeformer.bench.machine import run_python
 
 
 def test_every_section_has_a_function() -> None:
@@ -33,13 +31,6 @@ def test_sampling_is_a_share_of_every_kind_and_depth() -> None:
     assert len(rows) == 8
     assert {row.unit for row in rows} == {"%"}
     assert {row.what for row in rows if row.target is not None} == {"FULL, L = 3", "FULL, L = 7"}
-
-
-def test_process_finds_the_same_package_and_is_reported_with_its_last_words() -> None:
-    code = "import json, sys, ridgeformer; json.dump(ridgeformer.__file__, sys.stdout)"
-    assert run_python(code, {}) == rf.__file__
-    with pytest.raises(rf.RidgeformerError, match="ValueError: no such thing"):
-        run_python("raise ValueError('no such thing')", {})
 
 
 @pytest.mark.slow

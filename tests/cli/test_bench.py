@@ -85,13 +85,8 @@ def test_bench_refuses_what_it_cannot_do(tmp_path: Path, capsys: Capture) -> Non
 def test_bench_of_training_prints_tables_and_writes_json(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     evaluation = Evaluation.of(np.full(9, 0.05), np.full(9, 1.0))
     trial = Trial("recipe", "diag", 4, "uniform:5", 0, evaluation, 3.0, 0.06, 60.0)
-
-    def fake(on_trial: Any) -> list[Trial]:
-        on_trial(trial)
-        return [trial]
-
-    monkeypatch.setattr(training_targets, "time_to_target", fake)
-    monkeypatch.setattr(training_targets, "ablations", fake)
+    monkeypatch.setattr(training_targets, "time_to_target", lambda: iter([trial]))
+    monkeypatch.setattr(training_targets, "ablations", lambda: iter([trial]))
     code, out, err = call(capsys, "bench", "--training", "--json", tmp_path / "t.json")
     assert code == 0
     assert "Time to target" in out

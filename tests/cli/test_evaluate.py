@@ -95,9 +95,8 @@ def test_json_holds_what_the_library_measures(tmp_path: Path, capsys: Capture) -
     ],
 )
 def test_task_is_as_asked_or_else_as_in_training_or_else_the_default(
-    arguments: dict[str, Any], setting: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
+    arguments: dict[str, Any], setting: str, capsys: Capture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     make_model(Path("told"))
     rf.LinearTransformer.init("gdpp", layers=1, dim=4, scale=0.01).save(Path("untold"))
     evaluate(**{"models": (), "sequences": 50, **arguments})
@@ -140,8 +139,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_sentence(name: str) -> None:
     files: dict[str, dict[str, Any]] = {
         "a": {},
         "OLS": {},

@@ -167,7 +167,6 @@ def test_check_with_a_folder_draws_the_curves_of_the_theory(tmp_path: Path, caps
 def test_folder_and_model_named_like_markup_are_named_as_they_are(
     tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ridgeformer.plots.analysis_figures.all_figures", lambda _: {})
     path = make_model(tmp_path / '[b]"""; raise SystemExit.safetensors')
     assert explain(str(path), sequences=60, ablate=False, out=Path("[/red]")) == 0
@@ -243,8 +242,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_sentence(name: str) -> None:
     make_model(Path("a.safetensors"))
     make_model(Path("full.safetensors"), "full")
     make_model(Path("hostile.safetensors"), noise=[1, 2])

@@ -11,11 +11,8 @@ from made_up_results import made_up, write_results
 from ridgeformer.cli.report import report
 
 
-def test_report_of_the_default_folder_draws_into_its_subfolder(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_report_of_the_default_folder_draws_into_its_subfolder(tmp_path: Path, capsys: Capture) -> None:
     """As a user does it: no argument, the folder that 'ridgeformer reproduce' writes by default."""
-    monkeypatch.chdir(tmp_path)
     write_results(tmp_path / "reproduction")
     out = succeeds(capsys, "report", "--no-page", "--formats", "svg", "--figures", "shift")
     assert out == "Figures shift as svg in reproduction/report\n"
@@ -57,10 +54,7 @@ def test_report_of_some_records_names_the_commands_for_the_others(tmp_path: Path
     assert printed.splitlines()[-1] == f"Figures shift as svg in {folder / 'report'}"
 
 
-def test_report_of_no_folder_is_one_sentence_with_the_command(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_report_of_no_folder_is_one_sentence_with_the_command(tmp_path: Path, capsys: Capture) -> None:
     text = refuses(capsys, "make it with: ridgeformer reproduce --out reproduction", "report")
     assert "There is no folder 'reproduction' with results" in text
     assert list(tmp_path.iterdir()) == []

@@ -165,8 +165,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_sentence(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_sentence(name: str, tmp_path: Path, capsys: Capture) -> None:
     Path("file").write_text("")
     arguments, hint = REFUSED[name]
     refuses(capsys, hint, "reproduce", *arguments)

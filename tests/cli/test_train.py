@@ -46,8 +46,7 @@ def test_run_with_everything_leaves_its_files_json_and_tensorboard_log(tmp_path:
     assert "σ ~ uniform:5, d = 3, n = 6" in as_it_says
 
 
-def test_run_without_out_is_kept_in_a_new_folder_each_time(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_run_without_out_is_kept_in_a_new_folder_each_time(capsys: Capture) -> None:
     Path("runs").mkdir()
     Path("runs/diag-2-uniform-5").write_text("in the way")
     for number in (2, 3):
@@ -72,12 +71,11 @@ def test_run_into_a_folder_that_holds_one_is_refused_unless_told_to_overwrite(tm
 
 @pytest.mark.parametrize("form", [["--config", "c.json"], ["--config=c.json"]])
 def test_config_file_is_what_flags_start_from_and_former_names_still_work(
-    form: list[str], tmp_path: Path, monkeypatch: Patch, capsys: Capture
+    form: list[str], monkeypatch: Patch, capsys: Capture
 ) -> None:
     asked: list[TrainConfig] = []
 
     monkeypatch.setattr("ridgeformer.cli.train.run_training", lambda config, *more: asked.append(config))
-    monkeypatch.chdir(tmp_path)
     Path("c.json").write_text('{"model": "diag", "layers": 1, "dim": 3, "context": 6, "recipe": "paper", "batch": 4}')
     succeeds(capsys, "train", *form, "--layers", 3, "--sequences", 50)
     succeeds(capsys, "train", "--model=gdpp", "--context", 7)
@@ -108,10 +106,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_sentence_and_leaves_no_files(
-    name: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_sentence_and_leaves_no_files(name: str, tmp_path: Path, capsys: Capture) -> None:
     files = {"bad.json": '{"layer": 3}', "broken.json": "{", "fine.json": '{"layers": 3}'}
     for file, text in files.items():
         Path(file).write_text(text)
@@ -139,10 +134,7 @@ def test_losses_are_shown_adjusted_beside_the_bayes_limit_and_the_papers_cell(re
     assert shown == pytest.approx([limit + 0.01, limit, limit, 0.059], rel=0.01)
 
 
-def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(capsys: Capture) -> None:
     Path("my_priors.py").write_text(
         "from ridgeformer import Categorical\nclass Mine(Categorical):\n    spec = 'mine of all:1/2'\n"
     )

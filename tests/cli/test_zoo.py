@@ -78,8 +78,5 @@ def test_build_without_a_folder_adds_to_the_package(
         (("--json", "nowhere/z.json"), "no folder"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    arguments: tuple[str, ...], hint: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_sentence(arguments: tuple[str, ...], hint: str, capsys: Capture) -> None:
     refuses(capsys, hint, "zoo", *arguments)

@@ -7,32 +7,21 @@ import math
 from pathlib import Path
 from typing import Any
 
+import ridgeformer as rf
 from made_up_results import RECORDS, made_up
+from ridgeformer.core.kinds import KINDS
+from ridgeformer.core.predictor import LinearPredictor
+from ridgeformer.reproduction.table1 import Entry, Table1
 
 PRIORS = ("uniform:0", "uniform:2", "uniform:5", "categorical:1+3")
-KINDS = ("gdpp", "diag", "full")
 BASELINES = {"constrr": 0.36, "adarr": 0.07, "tunedrr": 0.05, "bayes": 0.039}
 
 
-def entry(method: str, layers: int | None, noise: str, loss: float | None, **others: Any) -> dict[str, Any]:
+def entry(method: str, layers: int | None, noise: str, loss: float, heads: int = 1) -> Entry:
     """One entry of Table 1; the paper has nothing beyond seven layers or one head."""
-    beyond = method == "bayes" or (layers or 0) > 7 or others.get("heads", 1) > 1
-    values: dict[str, Any] = {
-        "method": method,
-        "layers": layers,
-        "noise": noise,
-        "adjusted_loss": loss,
-        "standard_error": None if loss is None else loss / 100,
-        "median": loss,
-        "p99": loss,
-        "maximum": loss,
-        "diverged": 0,
-        "printed": None if beyond else 0.05,
-        "bayes_ratio": None if loss is None or noise == "uniform:0" else loss / 0.039,
-        "heads": 1,
-        "verdict": "" if beyond or layers is None or loss is None else "better" if loss < 0.05 else "worse",
-    }
-    return values | others
+    printed = None if method == "bayes" or (layers or 0) > 7 or heads > 1 else 0.05
+    ratio = None if math.isinf(loss) or noise == "uniform:0" else loss / 0.039
+    return Entry(method, layers, noise, loss, loss / 100, loss, loss, loss, 0, printed, ratio, heads)
 
 
 def table1() -> dict[str, Any]:
@@ -46,8 +35,8 @@ def table1() -> dict[str, Any]:
     rows += [entry(name, None, noise, loss) for noise in PRIORS for name, loss in BASELINES.items()]
     rows.append(entry("full", 8, "uniform:5", 0.0405))
     rows.append(entry("diag", 7, "uniform:5", 0.0403, heads=2))
-    rows.append(entry("diag", 8, "uniform:5", None))
-    return {"record": "table1", "sequences": 100_000, "seed": 1, "entries": rows}
+    rows.append(entry("diag", 8, "uniform:5", math.inf))
+    return Table1(tuple(rows), 100_000, 1).as_json()
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -76,3 +65,9 @@ def write_records(folder: Path, contents: dict[str, dict[str, Any]]) -> Path:
     for name, record in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
     return folder
+
+
+def page_baselines(sigma: float, prior: str) -> dict[str, LinearPredictor]:
+    """The baselines that the page computes itself, as Python has them."""
+    made = rf.baselines
+    return {"ols": made.OLS(), "adarr": made.AdaRR(), "oracle": made.Oracle(sigma), "bayes": made.Bayes(prior)}

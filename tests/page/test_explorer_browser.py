@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import Browser
+from made_up import page_baselines
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -38,7 +39,7 @@ class Explorer:
 
     def choose(self, name: str, value: str) -> None:
         """Press the option of a group of radio buttons."""
-        self.settle()  # another model makes its fields anew
+        self.browser.settle()  # another model makes its fields anew
         selector = f"input[name='explorer-{name}'][value='{value}'] + span"
         option = self.browser.driver.find_element(By.CSS_SELECTOR, selector)
         self.browser.run("arguments[0].scrollIntoView({block: 'center'})", option)
@@ -66,7 +67,7 @@ class Explorer:
 
     def table(self) -> dict[str, float]:
         """All numbers of the table by their ids: in full, and checked to be what is written, to rounding."""
-        self.settle()
+        self.browser.settle()
         script = (
             "return [...document.querySelectorAll('.explorer-table data')].map((e) => [e.id, e.value, e.innerText])"
         )
@@ -77,12 +78,6 @@ class Explorer:
                 # Tiny and huge numbers are written with three digits.
                 assert float(text.replace("−", "-")) == pytest.approx(float(value), rel=5e-3)
         return found
-
-    def settle(self) -> None:
-        """Wait until everything has been drawn."""
-        self.browser.driver.execute_async_script(
-            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
-        )
 
 
 @pytest.fixture
@@ -122,13 +117,7 @@ def check_against_python(explorer: Explorer, model: rf.LinearTransformer, prior:
         check(f"layer-{layer}", rf.implicit_weights(model, X, y, layers=layer)[0], result["layers"][layer - 1])
         expected_step = steps[layer - 1].step[0] * X.shape[1]
         assert table[f"layer-{layer}-steps"] == pytest.approx(expected_step, rel=TOLERANCE)
-    predictors: dict[str, Any] = {
-        "ols": rf.baselines.OLS(),
-        "adarr": rf.baselines.AdaRR(),
-        "oracle": rf.baselines.Oracle(sigma),
-        "bayes": rf.baselines.Bayes(prior),
-    }
-    for name, predictor in predictors.items():
+    for name, predictor in page_baselines(sigma, prior).items():
         check(name, predictor.weights(gram)[0], result["baselines"][name])
     assert table["target"] == pytest.approx(float(w @ query), rel=TOLERANCE)
 
@@ -139,7 +128,7 @@ def test_explorer_shows_what_python_computes_while_the_noise_slider_moves_by_key
     check_against_python(explorer, model, "uniform:5")
     before, features = explorer.table()["layer-4-prediction"], explorer.context["X"]
     explorer.element("sigma").send_keys(Keys.ARROW_RIGHT * 5)
-    explorer.settle()
+    explorer.browser.settle()
     assert explorer.context["sigma"] == pytest.approx(2.25)
     assert explorer.element("sigma-value").text == "2.25"
     assert explorer.table()["layer-4-prediction"] != before
@@ -156,16 +145,31 @@ def test_explorer_shows_what_python_computes_after_dragging_the_noise_slider(exp
     for _ in range(8):
         drag = drag.move_by_offset(width // 16, 0)
     drag.release().perform()
-    explorer.settle()
+    explorer.browser.settle()
     assert 3.5 < explorer.context["sigma"] < 5.5
     check_against_python(explorer, rf.load("full-5-uniform-5"), "uniform:5")
 
 
-@pytest.mark.parametrize("examples", [1, 9, 60])
-def test_explorer_shows_what_python_computes_with_few_and_many_examples(explorer: Explorer, examples: int) -> None:
-    explorer.open(f"model=gdpp-3-categorical-1%2B3&sigma=3&seed=2&examples={examples}")
-    assert len(explorer.context["y"]) == examples
-    check_against_python(explorer, rf.load("gdpp-3-categorical-1+3"), "categorical:1+3")
+def test_editing_the_address_shows_what_python_computes_for_other_models_and_numbers_of_examples(
+    explorer: Explorer,
+) -> None:
+    explorer.open("model=diag-4-uniform-5&sigma=2&seed=7")
+    for name, prior, sigma, examples in (
+        ("gdpp-2-uniform-3", "uniform:3", 1, 20),
+        ("gdpp-3-categorical-1+3", "categorical:1+3", 3, 1),
+        ("gdpp-3-categorical-1+3", "categorical:1+3", 3, 9),
+        ("gdpp-3-categorical-1+3", "categorical:1+3", 3, 60),
+    ):
+        state = f"model={name.replace('+', '%2B')}&sigma={sigma}&seed=2&examples={examples}"
+        explorer.browser.run("location.hash = arguments[0]", state)
+        explorer.browser.wait(
+            "const { model, examples } = ridgeformer.explorer.result().settings;"
+            "return model === arguments[0] && examples === arguments[1]",
+            name,
+            examples,
+        )
+        assert len(explorer.context["y"]) == examples
+        check_against_python(explorer, rf.load(name), prior)
 
 
 @pytest.mark.parametrize("name", ["diag-4-uniform-5", "full-3-uniform-5"])
@@ -206,35 +210,24 @@ def test_address_restores_everything(explorer: Explorer) -> None:
     assert explorer.element_by("#explorer-row-layer-2.chosen")
 
 
-def test_editing_the_address_changes_what_is_shown(explorer: Explorer) -> None:
-    explorer.open("model=diag-4-uniform-5&sigma=2&seed=7")
-    explorer.browser.run("location.hash = 'model=gdpp-2-uniform-3&sigma=1&seed=8'")
-    explorer.browser.wait("return ridgeformer.explorer.result().settings.model === 'gdpp-2-uniform-3'")
-    check_against_python(explorer, rf.load("gdpp-2-uniform-3"), "uniform:3")
-
-
-def test_new_sequence_changes_every_example_and_the_numbers(explorer: Explorer) -> None:
-    explorer.open("seed=5")
-    before, loss = explorer.context, explorer.table()["layer-1-loss"]
-    explorer.press("new")
-    after = explorer.context
-    assert not set(before["y"]) & set(after["y"])
-    assert before["weights"] != after["weights"]
-    assert explorer.table()["layer-1-loss"] != loss
-
-
-def test_outlier_changes_one_target_and_more_examples_keep_the_first(explorer: Explorer) -> None:
+def test_outlier_changes_one_target_more_examples_keep_the_first_and_a_new_sequence_changes_all(
+    explorer: Explorer,
+) -> None:
     explorer.open("seed=5&examples=20")
-    before, loss = explorer.context, explorer.table()["ols-loss"]
+    before, losses = explorer.context, explorer.table()
     explorer.element("outlier").send_keys(Keys.ARROW_RIGHT * 20)
     after = explorer.context
-    assert after["y"][0] == before["y"][0] + 10
-    assert after["y"][1:] == before["y"][1:]
+    assert after["y"] == [before["y"][0] + 10, *before["y"][1:]]
     assert after["X"] == before["X"]
-    assert explorer.table()["ols-loss"] != loss
+    assert explorer.table()["ols-loss"] != losses["ols-loss"]
     explorer.element("examples").send_keys(Keys.ARROW_RIGHT)
     assert explorer.context["X"][:20] == before["X"]
     assert explorer.context["y"][:20] == after["y"]
+    explorer.press("new")
+    another = explorer.context
+    assert not {*after["y"]} & {*another["y"]}
+    assert another["weights"] != before["weights"]
+    assert explorer.table()["layer-1-loss"] != losses["layer-1-loss"]
 
 
 def test_query_can_be_chosen_by_number_and_in_the_scatter_plot(explorer: Explorer) -> None:
@@ -256,9 +249,9 @@ def test_model_can_be_chosen_by_keyboard_alone_and_keeps_the_focus(explorer: Exp
     explorer.open("model=diag-4-uniform-5&seed=5")
     chosen = explorer.element_by("input[name='explorer-layers']:checked")
     chosen.send_keys(Keys.ARROW_RIGHT)
-    explorer.settle()
+    explorer.browser.settle()
     explorer.browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    explorer.settle()
+    explorer.browser.settle()
     assert explorer.result["settings"]["model"] == "diag-6-uniform-5"
     check_against_python(explorer, rf.load("diag-6-uniform-5"), "uniform:5")
 

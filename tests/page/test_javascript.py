@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from javascript import MATHS, run_javascript
+from made_up import page_baselines
 
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import mark, switched_off
@@ -82,9 +83,8 @@ def test_step_alignment_rescaling_and_energy_are_those_of_the_theory(name: str) 
     states = implicit_models(model, context)
     for place, size in enumerate(effective_step_size(model, context)):
         rescaling = 1 + layer_blocks(P[place], Q[place], states[place].statistics(context)).delta[0]
-        expected = {"step": size.step[0], "alignment": size.alignment[0], "rescaling": rescaling}
-        expected["energy"] = size.energy[0]
-        for key, value in expected.items():
+        expected = {"step": size.step[0], "alignment": size.alignment[0], "energy": size.energy[0]}
+        for key, value in (expected | {"rescaling": rescaling}).items():
             assert found[place][key] == pytest.approx(value, rel=TOLERANCE, abs=1e-12), (place, key)
 
 
@@ -126,13 +126,7 @@ def test_baselines_are_those_of_python(n: int, sigma: float) -> None:
     found = run_javascript(code, {"X": X.tolist(), "y": y.tolist(), "sigma": sigma, "priors": PRIORS})
     context = rf.Context.from_tokens(X[None], y[None])
     for spec, weights in zip(PRIORS, found, strict=True):
-        predictors: dict[str, Any] = {
-            "ols": rf.baselines.OLS(),
-            "adarr": rf.baselines.AdaRR(),
-            "oracle": rf.baselines.Oracle(sigma),
-            "bayes": rf.baselines.Bayes(spec),
-        }
-        for name, predictor in predictors.items():
+        for name, predictor in page_baselines(sigma, spec).items():
             assert relative_error(np.array(weights[name]), predictor.weights(context)[0]) < TOLERANCE, (spec, name)
 
 
@@ -224,15 +218,8 @@ def test_settings_return_from_the_address_as_they_were() -> None:
 
 
 def test_settings_of_a_nonsense_address_are_the_usual_ones() -> None:
-    state = {
-        "model": "<img src=x>",
-        "sigma": "NaN",
-        "examples": "-3",
-        "seed": "1e99",
-        "outlier": "x",
-        "off": "9xx,zz,,",
-    }
-    state |= {"query": "0", "layer": "99", "points": "all", "against": "", "average": "no"}
+    state = {"model": "<img src=x>", "sigma": "NaN", "examples": "-3", "seed": "1e99", "outlier": "x"}
+    state |= {"off": "9xx,zz,,", "query": "0", "layer": "99", "points": "all", "against": "", "average": "no"}
     code = """
     const { off, ...rest } = ridgeformer.explorer.settings.fromState(input.state, input.models);
     return { ...rest, off: [...off] };

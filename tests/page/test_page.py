@@ -24,7 +24,7 @@ from ridgeformer.page.models import page_model_names
 from ridgeformer.plots import FIGURES
 from ridgeformer.reproduction.records import METHODS
 from ridgeformer.reproduction.results import RECORDS
-from support import one_sentence
+from support import refusal, refused
 
 LARGEST_PAGE = 3_000_000  # bytes; what the page may weigh
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><!--\u2028]]>"
@@ -70,10 +70,7 @@ def test_page_holds_all_records_and_the_first_seed_of_every_model_in_less_than_t
     assert page.stat().st_size < LARGEST_PAGE
     entries = records()["table1"]["entries"]
     for found, written in zip(data["table1"]["entries"], entries, strict=True):
-        assert found["adjusted_loss"] == (
-            None if written["adjusted_loss"] is None else pytest.approx(written["adjusted_loss"], rel=1e-5)
-        )
-        assert found["heads"] == written["heads"]
+        assert (found["adjusted_loss"], found["heads"]) == (written["adjusted_loss"], written["heads"])
 
 
 def test_page_with_hostile_text_everywhere_has_the_same_elements() -> None:
@@ -172,9 +169,8 @@ def test_missing_record_leaves_the_command_that_makes_it_and_a_missing_table_is_
     assert data["commands"]["profiles"] == "ridgeformer reproduce --out mine"
     assert data["commands"]["training"] == "ridgeformer reproduce --train --out mine"
     (folder / "table1.json").unlink()
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=re.escape(f"ridgeformer reproduce --out {folder}")):
         write_page(folder, tmp_path / "new", models=())
-    assert f"ridgeformer reproduce --out {folder}" in str(refused.value)
     assert not (tmp_path / "new").exists()
 
 
@@ -189,12 +185,8 @@ def test_missing_record_leaves_the_command_that_makes_it_and_a_missing_table_is_
 def test_corrupt_record_is_refused_in_one_sentence_and_nothing_is_written(text: str, said: str, tmp_path: Path) -> None:
     folder = write_records(tmp_path, {"table1": records()["table1"]})
     (folder / "profiles.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError) as refused:
+    with refusal(re.escape(said)):
         write_page(folder, tmp_path / "out", models=())
-    message = str(refused.value)
-    assert said in message
-    assert "\n" not in message
-    assert len(message) < 400
     assert not (tmp_path / "out").exists()
 
 
@@ -211,9 +203,7 @@ def test_infinite_losses_are_null_in_the_page_and_unknown_fields_are_left_out(tm
 
 def test_page_that_cannot_be_written_is_said_in_one_sentence(results_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError) as refused:
-        write_page(results_folder, tmp_path / "file" / "folder", models=())
-    assert "Cannot write" in one_sentence(refused.value)
+    refused("Cannot write", write_page, results_folder, tmp_path / "file" / "folder", models=())
 
 
 def test_template_has_every_place_that_is_filled_and_no_other() -> None:

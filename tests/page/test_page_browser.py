@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from browsing import Browser
 from made_up import PRIORS, poisoned, records, write_records
 from selenium.webdriver.common.action_chains import ActionChains
@@ -97,16 +96,29 @@ def column(browser: Browser, place: int) -> list[str]:
     return texts
 
 
-def test_page_and_every_figure_draw_without_complaint_and_ask_for_nothing(browser: Browser, page: Path) -> None:
+def test_page_draws_every_figure_without_complaint_asks_for_nothing_and_names_every_control(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     for key in show_all(browser):
-        shown = browser.run(
+        hidden, drawn = browser.run(
             "const panel = document.getElementById(`panel-${arguments[0]}`);"
             "return [panel.hidden, panel.querySelectorAll('svg.canvas .line, svg.heatmap rect, td').length]",
             key,
         )
-        assert shown[0] is False
-        assert shown[1] > 0, key
+        assert hidden is False
+        assert drawn > 0, key
+    nameless = browser.run(
+        """return [...document.querySelectorAll("button, input, select, a, [tabindex='0'], [role=application]")]
+        .filter((node) => !(node.ariaLabel || node.innerText?.trim() || node.textContent.trim() || node.labels?.length))
+        .map((node) => node.outerHTML.slice(0, 120))"""
+    )
+    assert nameless == []
+    twice = browser.run(
+        "const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);"
+        "return ids.filter((id, k) => ids.indexOf(id) !== k)"
+    )
+    assert twice == []
     assert browser.complaints() == []
     asked = browser.requests()
     assert page.as_uri() in asked
@@ -137,17 +149,32 @@ def test_policy_stops_a_request_and_a_script_that_somebody_injects(browser: Brow
     assert "https://example.org/x.png' violates the following Content Security Policy directive" in told
 
 
-def test_headline_takes_its_numbers_from_the_table(browser: Browser, page: Path) -> None:
+def texts(browser: Browser, selector: str) -> list[str]:
+    """The texts of all elements that a selector finds."""
+    found: list[str] = browser.run(
+        "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)", selector
+    )
+    return found
+
+
+def test_headline_marks_definitions_and_links_come_from_the_records(browser: Browser, page: Path) -> None:
     browser.open(page)
-    facts = browser.run("return [...document.querySelectorAll('.facts dt')].map((node) => node.textContent)")
     entries = [e for e in records()["table1"]["entries"] if e["layers"] is not None]
     best = min(e["adjusted_loss"] for e in entries if e["noise"] == "uniform:5" and e["adjusted_loss"] is not None)
     judged = [e for e in entries if e["verdict"]]
-    assert facts == [
-        f"{best:.4f}",
-        f"{best / 0.039:.2f}×",
-        f"{sum(e['verdict'] != 'worse' for e in judged)} of {len(judged)}",
-    ]
+    good = sum(e["verdict"] != "worse" for e in judged)
+    assert texts(browser, ".facts dt") == [f"{best:.4f}", f"{best / 0.039:.2f}×", f"{good} of {len(judged)}"]
+    marked = browser.run(
+        "return [...document.querySelectorAll('#table1-grid .tag')]"
+        ".map((tag) => tag.parentElement.firstChild.textContent)"
+    )
+    assert sorted(marked) == ["Bayes limit", "DIAG 7, 2 heads", "DIAG 8", "FULL 8"]  # the paper does not have them
+    for place in ("problem", "table1"):
+        assert texts(browser, f"#{place} .definitions dt") == ["ConstRR", "AdaRR", "TunedRR", "Bayes limit"]
+    entry = browser.driver.find_element("xpath", "//section[@id='figures']//button[text()='TunedRR']")
+    assert (entry.get_attribute("title") or "").startswith("AdaRR with")
+    link = browser.driver.find_element("link text", "arXiv 2402.14180")
+    assert link.get_attribute("href") == "https://arxiv.org/abs/2402.14180"
 
 
 def test_arrow_keys_move_through_the_table_and_enter_opens_the_model(browser: Browser, page: Path) -> None:
@@ -192,27 +219,15 @@ def test_enter_on_a_header_sorts_and_the_first_header_restores_the_order(browser
     assert column(browser, 3) == before
 
 
-@pytest.mark.parametrize(
-    ("view", "expected"), [("ours", "0.0405"), ("paper", "–"), ("bayes", "1.04×"), ("change", "–")]
-)
-def test_switch_shows_another_number_in_each_cell_and_is_kept_in_the_address(
-    browser: Browser, page: Path, view: str, expected: str
-) -> None:
-    cell = "return document.querySelector(`[data-row='full/8/1'] .number`).textContent"
+def test_switch_shows_another_number_in_each_cell_and_is_kept_in_the_address(browser: Browser, page: Path) -> None:
+    cell = "[data-row='full/8/1'] .number"
     browser.open(page)
-    browser.run("document.querySelector(`[name=table1-show][value=${arguments[0]}]`).click()", view)
-    assert browser.run(cell) == expected
-    browser.open(page, f"show={view}")
-    assert browser.run(cell) == expected
-
-
-def test_rows_that_the_paper_has_not_are_marked(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    marked = browser.run(
-        "return [...document.querySelectorAll('#table1-grid .tag')]"
-        ".map((tag) => tag.parentElement.firstChild.textContent)"
-    )
-    assert sorted(marked) == ["Bayes limit", "DIAG 7, 2 heads", "DIAG 8", "FULL 8"]
+    for view, expected in (("ours", "0.0405"), ("paper", "–"), ("change", "–"), ("bayes", "1.04×")):
+        browser.run("document.querySelector(`[name=table1-show][value=${arguments[0]}]`).click()", view)
+        assert texts(browser, cell)[0] == expected
+    browser.wait("return location.hash.includes('show=bayes')")
+    browser.open(page, "show=bayes")
+    assert texts(browser, cell)[0] == "1.04×"
 
 
 def test_tabs_of_the_figures_work_by_keyboard_and_from_the_address(browser: Browser, page: Path) -> None:
@@ -226,7 +241,7 @@ def test_tabs_of_the_figures_work_by_keyboard_and_from_the_address(browser: Brow
     assert browser.run("return document.activeElement.id") == "tab-1"
 
 
-def test_points_of_a_chart_are_read_by_arrow_keys_and_by_pointing(browser: Browser, page: Path) -> None:
+def test_points_of_a_chart_are_read_by_arrow_keys_by_pointing_and_as_a_table(browser: Browser, page: Path) -> None:
     browser.open(page, "figure=5")
     browser.run("document.querySelector('#panel-5 svg.canvas').focus()")
     press(browser, Keys.ARROW_RIGHT)
@@ -247,6 +262,10 @@ def test_points_of_a_chart_are_read_by_arrow_keys_and_by_pointing(browser: Brows
     canvas = browser.driver.find_element("css selector", "#panel-5 svg.canvas")
     ActionChains(browser.driver).move_to_element(canvas).perform()
     assert "read out after layer" in browser.run(tooltip)
+    browser.run("document.querySelector('#panel-5 details summary').click()")
+    browser.wait("return document.querySelectorAll('#panel-5 details td').length > 0")
+    depths = ["1 layer", *(f"{k} layers" for k in range(2, 8))]
+    assert texts(browser, "#panel-5 details thead th") == ["read out after layer", *depths, "Bayes limit"]
 
 
 def test_legend_hides_a_series_in_all_panels_and_shows_it_again(browser: Browser, page: Path) -> None:
@@ -262,16 +281,6 @@ def test_legend_hides_a_series_in_all_panels_and_shows_it_again(browser: Browser
     assert browser.run(lines) == before
 
 
-def test_numbers_of_a_chart_are_a_table_too(browser: Browser, page: Path) -> None:
-    browser.open(page, "figure=5")
-    browser.run("document.querySelector('#panel-5 details summary').click()")
-    browser.wait("return document.querySelectorAll('#panel-5 details td').length > 0")
-    heads = browser.run(
-        "return [...document.querySelectorAll('#panel-5 details thead th')].map((th) => th.textContent)"
-    )
-    assert heads == ["read out after layer", "1 layer", *(f"{k} layers" for k in range(2, 8)), "Bayes limit"]
-
-
 def test_section_in_the_address_is_gone_to_and_links_keep_the_rest(browser: Browser, page: Path) -> None:
     browser.open(page, "section=claims&show=paper")
     assert browser.run("return document.activeElement.id") == "claims-heading"
@@ -281,48 +290,29 @@ def test_section_in_the_address_is_gone_to_and_links_keep_the_rest(browser: Brow
     assert browser.run("return location.hash.includes('show=paper')")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_all_text_has_enough_contrast(browser: Browser, page: Path, dark: bool) -> None:
+def test_all_text_has_enough_contrast_in_light_and_dark(browser: Browser, page: Path) -> None:
+    background = "return getComputedStyle(document.body).backgroundColor"
     browser.open(page)
-    light = browser.run("return getComputedStyle(document.body).backgroundColor")
-    browser.emulate(dark=dark)
-    assert (browser.run("return getComputedStyle(document.body).backgroundColor") != light) is dark
-    for key in show_all(browser):
-        worst = browser.run(CONTRASTS)
-        assert worst[0][0] >= LEAST_CONTRAST, (key, worst)
+    light = browser.run(background)
+    for dark in (False, True):
+        browser.emulate(dark=dark)
+        assert (browser.run(background) != light) is dark
+        for key in show_all(browser):
+            worst = browser.run(CONTRASTS)
+            assert worst[0][0] >= LEAST_CONTRAST, (dark, key, worst)
 
 
-@pytest.mark.parametrize("width", [320, PHONE, 800, 1280])
-def test_page_never_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
+def test_page_never_scrolls_sideways_and_charts_are_as_wide_as_their_place(browser: Browser, page: Path) -> None:
     browser.open(page)
-    browser.emulate(width)
-    for key in show_all(browser):
-        browser.settle()
-        assert browser.run("return document.documentElement.scrollWidth") <= width, key
-
-
-def test_charts_are_as_wide_as_their_place_on_a_phone(browser: Browser, page: Path) -> None:
-    browser.open(page, "figure=5")
-    browser.emulate(PHONE)
-    chart = "document.querySelector('#panel-5 svg.canvas')"
-    browser.wait(f"return {chart}.viewBox.baseVal.width === Math.round({chart}.getBoundingClientRect().width)")
-    assert browser.run(f"return {chart}.viewBox.baseVal.width") < PHONE
-
-
-def test_every_control_has_a_name_and_every_id_is_there_once(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    assert list(show_all(browser)) == list(FIGURES)
-    nameless = browser.run(
-        """return [...document.querySelectorAll("button, input, select, a, [tabindex='0'], [role=application]")]
-        .filter((node) => !(node.ariaLabel || node.innerText?.trim() || node.textContent.trim() || node.labels?.length))
-        .map((node) => node.outerHTML.slice(0, 120))"""
-    )
-    assert nameless == []
-    twice = browser.run(
-        "const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);"
-        "return ids.filter((id, k) => ids.indexOf(id) !== k)"
-    )
-    assert twice == []
+    for width in (1280, 800, PHONE, 320):
+        browser.emulate(width)
+        for key in show_all(browser):
+            browser.settle()
+            assert browser.run("return document.documentElement.scrollWidth") <= width, (width, key)
+        browser.run("document.getElementById('tab-5').click()")
+        chart = "document.querySelector('#panel-5 svg.canvas')"
+        browser.wait(f"return {chart}.viewBox.baseVal.width === Math.round({chart}.getBoundingClientRect().width)")
+        assert browser.run(f"return {chart}.viewBox.baseVal.width") < width
 
 
 def test_missing_records_are_named_with_the_command_that_makes_them(browser: Browser, tmp_path: Path) -> None:
@@ -371,19 +361,3 @@ def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Bro
         assert HOSTILE in browser.run("return document.getElementById(arguments[0]).textContent", place), place
     assert browser.complaints() == []
     assert all(address.startswith(("file:", "data:")) for address in browser.requests())
-
-
-def test_baselines_are_defined_where_they_appear_and_the_paper_is_linked(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    for place in ("problem", "table1"):
-        names = browser.run(
-            "return [...document.querySelectorAll(`#${arguments[0]} .definitions dt`)].map((dt) => dt.textContent)",
-            place,
-        )
-        assert names == ["ConstRR", "AdaRR", "TunedRR", "Bayes limit"]
-    entry = browser.driver.find_element("xpath", "//section[@id='figures']//button[text()='TunedRR']")
-    assert (entry.get_attribute("title") or "").startswith("AdaRR with")
-    assert (
-        browser.driver.find_element("link text", "arXiv 2402.14180").get_attribute("href")
-        == "https://arxiv.org/abs/2402.14180"
-    )

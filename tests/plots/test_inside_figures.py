@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from made_up_results import made_up, made_up_figure, write_results
+from made_up_results import figure_of, made_up, made_up_figure, write_results
 from ridgeformer.core.kinds import KINDS
-from ridgeformer.plots import FIGURES
 from ridgeformer.plots.inside_figures import one_model
 from ridgeformer.plots.specification import geometric
 from ridgeformer.reproduction.cells import LAYERS
@@ -33,11 +32,12 @@ def test_figure_4_has_q_and_p_of_four_layers_of_every_model_on_one_scale() -> No
     assert figure.single
 
 
-def test_figure_4_of_another_model_says_so(tmp_path: Path) -> None:
+def test_figure_4_of_another_model_says_so() -> None:
     values = made_up("weights").as_json()
     del values["models"][0]
-    figure = FIGURES["4"].build(read_results(write_results(tmp_path, weights=values)))
-    assert figure.notes == ("full-4-categorical-1+3 is missing; this is full-4-categorical-1+3+5.",)
+    assert figure_of("4", weights=values).notes == (
+        "full-4-categorical-1+3 is missing; this is full-4-categorical-1+3+5.",
+    )
 
 
 def test_figure_5_has_every_depth_of_every_kind_with_bars_over_seeds() -> None:
@@ -69,12 +69,11 @@ def test_figure_7_has_every_layer_of_every_depth_with_bands_over_seeds() -> None
             assert not series[-1].bars
 
 
-def test_readouts_of_one_seed_have_no_spread_and_missing_depths_are_named(tmp_path: Path) -> None:
+def test_readouts_of_one_seed_have_no_spread_and_missing_depths_are_named() -> None:
     record: ReadoutsRecord = made_up("readouts")
     models = tuple(m for m in record.models if m.seed == 0 and (m.method, m.layers) != ("full", 6))
-    found = read_results(write_results(tmp_path, readouts=replace(record, models=models).as_json()))
     for name in ("5", "7"):
-        figure = FIGURES[name].build(found)
+        figure = figure_of(name, readouts=replace(record, models=models))
         assert all(one.low == () for chart in figure.panels for one in chart.series)  # type: ignore[union-attr]
         assert figure.notes[0] == "Without FULL in: 6 layers."
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from made_up_results import made_up, made_up_figure, write_results
+from made_up_results import figure_of, made_up, made_up_figure, named, write_results
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.plots import FIGURES
-from ridgeformer.plots.specification import Series
 from ridgeformer.reproduction.cells import LAYERS
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import METHODS, ProfilesRecord
@@ -22,11 +21,6 @@ from ridgeformer.reproduction.table1 import Table1
 RIDGES = ("constrr", "adarr", "tunedrr")
 LABELS = {METHODS[name].label for name in (*KINDS, *RIDGES)}
 PAPER = {f"{label}, paper" for label in LABELS}
-
-
-def named(chart: Any) -> dict[str, Series]:
-    """The series of a chart by name, its floor among them."""
-    return {one.name: one for one in (*chart.series, *([chart.floor] if chart.floor else []))}
 
 
 # --- loss against layers ----------------------------------------------------------------------------------------------
@@ -52,30 +46,26 @@ def test_figure_1_has_the_numbers_of_the_record_and_the_paper_with_95_percent_ba
     chart: Any = made_up_figure("1").panels[5]
     series = named(chart)
     for kind in KINDS:
-        entries = [entry for layers in LAYERS if (entry := table.entry(kind, layers, "uniform:5"))]
+        entries: Any = [table.entry(kind, layers, "uniform:5") for layers in LAYERS]
         label = KINDS[kind].label
         ours, paper = series[label], series[f"{label}, paper"]
         assert (ours.x, ours.y) == (LAYERS, tuple(entry.adjusted_loss for entry in entries))
-        assert ours.high == pytest.approx(
-            [entry.adjusted_loss + 1.96 * entry.standard_error for entry in entries], 1e-4
-        )
+        assert ours.high == pytest.approx([e.adjusted_loss + 1.96 * e.standard_error for e in entries], 1e-4)
         assert paper.y == tuple(printed_loss(kind, depth, "uniform:5") for depth in LAYERS)
         assert paper.keys == (label, "hollow: as printed in the paper")
     for name in RIDGES:
-        entry = table.entry(name, None, "uniform:5")
-        assert entry is not None
+        entry: Any = table.entry(name, None, "uniform:5")
         assert series[METHODS[name].label].level == entry.adjusted_loss
         assert series[f"{METHODS[name].label}, paper"].y == (printed_loss(name, None, "uniform:5"),)
     assert chart.floor.level == 0.01
-    low, high = chart.y.limits
-    assert low < 0.01
-    assert high > 0.9
+    assert chart.y.limits[0] < 0.01
+    assert chart.y.limits[1] > 0.9
 
 
-def test_figure_1_has_a_gap_where_a_model_is_missing_and_names_it(tmp_path: Path) -> None:
+def test_figure_1_has_a_gap_where_a_model_is_missing_and_names_it() -> None:
     table: Table1 = made_up("table1")
     kept = tuple(e for e in table.entries if (e.method, e.layers, e.noise) != ("full", 4, "uniform:5"))
-    figure = FIGURES["1"].build(read_results(write_results(tmp_path, table1=replace(table, entries=kept).as_json())))
+    figure = figure_of("1", table1=replace(table, entries=kept))
     assert figure.notes == ("Without FULL 4 in: σ ~ U(0, 5).",)
     assert [math.isnan(y) for y in named(figure.panels[5])["FULL"].y] == [False] * 3 + [True] + [False] * 3
 
@@ -88,15 +78,12 @@ def test_figure_2_has_every_noise_and_every_depth_with_the_numbers_of_the_record
     by_noise, by_depth = made_up_figure("2").views[0].rows
     assert len(by_noise.panels) == 8
     assert [chart.title for chart in by_depth.panels] == [f"{depth} layers" for depth in range(2, 8)]
-    three, five = record.panel("uniform:3"), record.panel("uniform:5")
-    assert three is not None
-    assert five is not None
-    for chart, panel, depth in ((by_noise.panels[3], three, 7), (by_depth.panels[2], five, 4)):
+    for chart, noise, depth in ((by_noise.panels[3], "uniform:3", 7), (by_depth.panels[2], "uniform:5", 4)):
+        panel: Any = record.panel(noise)
         assert set(named(chart)) == {*LABELS, "Bayes predictor"}
         for kind in KINDS:
-            series, found = named(chart)[KINDS[kind].label], panel.find(kind, depth)
-            assert found is not None
-            assert (series.x, series.y) == (panel.levels, found.adjusted)
+            series = named(chart)[KINDS[kind].label]
+            assert (series.x, series.y) == (panel.levels, panel.find(kind, depth).adjusted)
 
 
 def test_figures_2_and_3_shade_the_noise_of_the_training() -> None:
@@ -107,14 +94,13 @@ def test_figures_2_and_3_shade_the_noise_of_the_training() -> None:
     assert levels.shades == ((1, 1), (3, 3), (5, 5))
 
 
-def test_figure_2_clips_the_axis_and_not_the_data_of_exploding_models(tmp_path: Path) -> None:
+def test_figure_2_clips_the_axis_and_not_the_data_of_exploding_models() -> None:
     record: ProfilesRecord = made_up("profiles")
     panels = [
         replace(p, series=tuple(replace(s, adjusted=(*s.adjusted[:-2], 1e10, math.inf)) for s in p.series))
         for p in record.panels
     ]
-    values = replace(record, panels=tuple(panels)).as_json()
-    figure = FIGURES["2"].build(read_results(write_results(tmp_path, profiles=values)))
+    figure = figure_of("2", profiles=replace(record, panels=tuple(panels)))
     assert named(figure.panels[5])["FULL"].y[-2:] == (1e10, math.inf)
     assert {chart.y.limits for chart in figure.panels} == {(5e-4, 5.0)}  # type: ignore[union-attr]
 
@@ -132,17 +118,18 @@ def test_figure_3_has_layers_profiles_and_depths_for_both_priors() -> None:
 
 
 def test_figure_6_has_unadjusted_losses_from_zero() -> None:
-    for high, chart in enumerate(made_up_figure("6").panels):
+    panels: Any = made_up_figure("6").panels
+    for high, chart in enumerate(panels):
         panel = made_up("profiles").panel(f"uniform:{high}")
         assert named(chart)["FULL"].y == panel.find("full", 7).unadjusted
-        assert (chart.y.log, chart.y.limits[0], chart.y.label) == (False, 0, "loss")  # type: ignore[union-attr]
+        assert (chart.y.log, chart.y.limits[0], chart.y.label) == (False, 0, "loss")
 
 
-def test_profiles_without_a_prior_leave_its_panel_empty_and_say_so(tmp_path: Path) -> None:
+def test_profiles_without_a_prior_leave_its_panel_empty_and_say_so() -> None:
     record: ProfilesRecord = made_up("profiles")
     cut = replace(record, panels=tuple(panel for panel in record.panels if panel.noise != "uniform:6"))
     for name in ("2", "6"):
-        figure = FIGURES[name].build(read_results(write_results(tmp_path, profiles=cut.as_json())))
+        figure = figure_of(name, profiles=cut)
         assert figure.notes == ("Without everything in: σ ~ U(0, 6) 7 layers.",)
         assert figure.panels[6].remark == "no record"  # type: ignore[union-attr]
 

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from made_up_results import PREDICTORS, made_up, made_up_figure, write_results
+from made_up_results import PREDICTORS, figure_of, made_up, made_up_figure, named
 from ridgeformer.core.distributions import prior_title
 from ridgeformer.core.kinds import KINDS
-from ridgeformer.plots import FIGURES
 from ridgeformer.plots.specification import Comparison
 from ridgeformer.reproduction.cells import BEYOND_PRIORS, LAYERS, PRIORS
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import TrainingRecord
-from ridgeformer.reproduction.results import MissingRecordError, read_results
+from ridgeformer.reproduction.results import MissingRecordError
 from ridgeformer.reproduction.table1 import Table1
-
-
-def named(chart: Any) -> dict[str, Any]:
-    return {one.name: one for one in (*chart.series, *([chart.floor] if chart.floor else []))}
 
 
 def test_bayes_figure_has_every_prior_with_a_limit_for_every_kind() -> None:
@@ -42,10 +36,9 @@ def test_depth_figure_has_deep_models_and_heads_of_every_prior_above_the_limit()
     figure, table = made_up_figure("depth"), made_up("table1")
     assert [chart.title for chart in figure.panels] == [prior_title(noise) for noise in BEYOND_PRIORS]
     for chart, noise in zip(figure.panels, BEYOND_PRIORS, strict=True):
-        series, names = named(chart), {"DIAG", "FULL"}
-        assert {*series} == names | {f"{n}, {w}" for n in names for w in ("paper", "2 heads", "4 heads")} | {
-            "Bayes limit"
-        }
+        series = named(chart)
+        ours = {f"{kind}{more}" for kind in ("DIAG", "FULL") for more in ("", ", paper", ", 2 heads", ", 4 heads")}
+        assert {*series} == {*ours, "Bayes limit"}
         assert series["FULL"].x == (3, 4, 5, 6, 7, 8, 10, 12)
         assert series["FULL, 2 heads"].x == (7, 12)
         assert series["FULL, 2 heads"].y[-1] == table.entry("full", 12, noise, 2).adjusted_loss
@@ -53,18 +46,16 @@ def test_depth_figure_has_deep_models_and_heads_of_every_prior_above_the_limit()
     assert {"2 heads", "4 heads"} <= {key.name for key in figure.legend}
 
 
-def test_depth_figure_draws_what_is_there(tmp_path: Path) -> None:
+def test_depth_figure_draws_what_is_there() -> None:
     table: Table1 = made_up("table1")
     kept = tuple(
         e for e in table.entries if e.heads == 1 and ((e.layers or 0) <= 7 or (e.layers, e.noise) == (8, "uniform:5"))
     )
-    found = read_results(write_results(tmp_path, table1=replace(table, entries=kept).as_json()))
-    (chart,) = FIGURES["depth"].build(found).panels
+    (chart,) = figure_of("depth", table1=replace(table, entries=kept)).panels
     assert {*named(chart)} == {"DIAG", "FULL", "DIAG, paper", "FULL, paper", "Bayes limit"}
     none = tuple(e for e in kept if (e.layers or 0) <= 7)
-    found = read_results(write_results(tmp_path, table1=replace(table, entries=none).as_json()))
     with pytest.raises(MissingRecordError, match="no models of more than 7 layers or of several heads"):
-        FIGURES["depth"].build(found)
+        figure_of("depth", table1=replace(table, entries=none))
 
 
 def test_training_figure_has_best_so_far_end_printed_value_and_limit_of_every_model() -> None:
@@ -76,10 +67,8 @@ def test_training_figure_has_best_so_far_end_printed_value_and_limit_of_every_mo
             name = KINDS[kind].label
             assert series[name].x == (0.5, 1.0, 2.0, 4.0)  # where it falls: never above an earlier stage
             assert series[name].y == (2.0, 0.5, 0.4, 0.2)
-            assert (series[f"{name}, finished"].x, series[f"{name}, finished"].y) == (
-                (5.0,),
-                (record.find(kind, depth, "uniform:5").final,),
-            )
+            finished = series[f"{name}, finished"]
+            assert (finished.x, finished.y) == ((5.0,), (record.find(kind, depth, "uniform:5").final,))
             aim = printed_loss(kind, depth, "uniform:5")
             assert (series[f"{name}, paper"].level if aim else aim) == aim
         assert series["Bayes limit"].level == 0.01
@@ -87,13 +76,11 @@ def test_training_figure_has_best_so_far_end_printed_value_and_limit_of_every_mo
         assert len(faint) == 2 * len(KINDS)
 
 
-def test_training_figure_draws_only_the_panels_that_it_has_runs_of(tmp_path: Path) -> None:
+def test_training_figure_draws_only_the_panels_that_it_has_runs_of() -> None:
     """After a live training of one model there is one panel, not eight of which seven are empty."""
     record: TrainingRecord = made_up("training")
     (run,) = [curve for curve in record.curves if (curve.method, curve.layers) == ("diag", 4)]
-    figure = FIGURES["training"].build(
-        read_results(write_results(tmp_path, "table1", training=TrainingRecord((run,)).as_json()))
-    )
+    figure = figure_of("training", "table1", training=TrainingRecord((run,)))
     (chart,) = figure.panels
     assert chart.title == "4 layers"
     assert {*named(chart)} == {"DIAG", "DIAG, start 1", "DIAG, start 2", "DIAG, finished", "DIAG, paper"}
@@ -115,10 +102,10 @@ def test_shift_figure_has_every_predictor_in_every_scenario() -> None:
     assert len({one.look.marker for one in table.columns}) == len(PREDICTORS)
 
 
-def test_shift_figure_keeps_infinite_ratios(tmp_path: Path) -> None:
+def test_shift_figure_keeps_infinite_ratios() -> None:
     values = made_up("shift").as_json()
     values["scenarios"][0]["results"]["DIAG 7"] |= {"ratio": None, "ratio_error": None}
-    (table,) = FIGURES["shift"].build(read_results(write_results(tmp_path, shift=values))).panels
+    (table,) = figure_of("shift", shift=values).panels
     assert isinstance(table, Comparison)
     assert table.columns[1].x[0] == math.inf
     assert math.isnan(table.columns[1].low[0])

@@ -257,6 +257,7 @@ def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: Whole, tm
 def test_worker_that_dies_is_reported_and_the_others_go(tmp_path: Path) -> None:
     def kill_one(event: GridEvent) -> None:
         if event.what == "started" and event.cell == CELLS[0]:
+            assert wait_for(lambda: workers_of(os.getpid()))  # a child shows as a worker a moment after its fork
             os.kill(workers_of(os.getpid()).pop(), signal.SIGKILL)
 
     with pytest.raises(RidgeformerError, match="A training process died; run the command again") as caught:

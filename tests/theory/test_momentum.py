@@ -111,6 +111,6 @@ def test_update_with_a_coefficient_off_by_a_hundredth_differs(name: str) -> None
 
 def test_full_model_is_refused_in_one_sentence() -> None:
     model, context = build("full", 2, 1, 3, 9, seed=6)
-    with pytest.raises(rf.InputError, match="diag and gdpp") as caught:
+    with pytest.raises(rf.InputError, match="only gdpp and diag models do") as caught:
         momentum_layers(model, context)
     one_sentence(caught.value)

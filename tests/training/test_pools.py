@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans import FAULTS, NAMES, FaultyLosses, run_with, short_run, spoiled
+from plans import FAULTS, NAMES, Fault, FaultyLosses, run_with, short_run, spoiled
 
 import ridgeformer as rf
 from ridgeformer.core.gradient import EXPLODED
@@ -126,9 +126,7 @@ def test_stretched_pool_importance_is_the_ratio_of_densities() -> None:
 
 
 @pytest.mark.parametrize(("dim", "n", "noise"), TASKS)
-def test_stretched_pool_sees_larger_energies_than_a_plain_one_and_weighs_them_less(
-    dim: int, n: int, noise: str
-) -> None:
+def test_stretched_pool_sees_larger_energies_and_has_importances_within_bounds(dim: int, n: int, noise: str) -> None:
     task = rf.Task(dim, n, noise)
     contexts, importance = stretched_pool(task, 5000, 1.3, seed=6, number=0)
     assert importance.shape == (5000,)
@@ -298,7 +296,7 @@ def test_mine_depends_on_seed_and_step_only() -> None:
 def test_mine_takes_no_random_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     factors: list[Array] = []
 
-    def spy(draw: ContextDraw, drawn: Array) -> GramDraw:
+    def spy(draw: rf.ContextDraw, drawn: Array) -> GramDraw:
         factors.append(drawn)
         return stretched(draw, drawn)
 
@@ -489,6 +487,12 @@ def test_history_of_a_lost_pool_stage_is_json_with_null_for_what_is_not_finite(t
     assert np.isfinite(result.evaluation.adjusted_loss)
 
 
+def fault_at(number: int, kind: str) -> Fault:
+    """A fault in one evaluation of the function, by its number."""
+    calls = itertools.count()
+    return lambda losses, gradient: FAULTS[kind](losses, gradient) if next(calls) == number else (losses, gradient)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("which", list(POOLS))
 def test_fault_in_any_single_evaluation_of_a_pool_is_never_accepted(kind: str, which: str) -> None:
@@ -499,8 +503,7 @@ def test_fault_in_any_single_evaluation_of_a_pool_is_never_accepted(kind: str, w
     honest = pool_function(model, pool, stage.saturation)
     assert np.isfinite(honest(model.flatten())[0])
     for at in range(1, 26):  # the start itself, number 0, is the subject of another test
-        calls = itertools.count()
-        faulty = spoiled(lambda *values: FAULTS[kind](*values) if next(calls) == at else values, losses_and_gradient_on)
+        faulty = spoiled(fault_at(at, kind), losses_and_gradient_on)
         function = pool_function(model, pool, stage.saturation, losses_on=faulty)
         vector = model.flatten()
         state = QuasiNewton.start(function, vector)

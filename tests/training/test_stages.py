@@ -71,33 +71,28 @@ def test_pool_stages_only_ever_lower_the_loss_of_their_pool_and_end_when_converg
             infos = [info for _, info in trail if info.stage == stage.name]
             assert (np.diff([info.loss for info in infos]) <= 0).all()
             assert infos[-1].step == stage.steps
-            assert all(info.loss == info.smoothed for info in infos)
-            assert all(0 <= info.rate <= 1 for info in infos)
+            assert all(info.loss == info.smoothed and 0 <= info.rate <= 1 for info in infos)
             assert not any(info.skipped or info.rewound for info in infos)
             early += len(infos) < stage.steps
     assert early  # at least one converges early
     assert trail[-1][1].total == sum(stage.steps for stage in run.stages)
 
 
-def test_curvature_is_part_of_the_state_in_pool_stages_only() -> None:
-    run = short_run(POOLS)
+def test_curvature_is_part_of_the_state_in_pool_stages_only_which_work_in_float64() -> None:
+    run, vectors = short_run(POOLS), []
+    assert POOLS.dtype == "float32"
     for state, info in trail_of(run):
         within_pool = not run.finished(state) and isinstance(run.stages[state.stage], PoolStage) and state.step > 0
         assert (state.curvature is not None) == within_pool, info
-
-
-def test_pool_stage_of_a_float32_run_works_in_float64() -> None:
-    assert POOLS.dtype == "float32"
-    pool = [state.vector for state, _ in trail_of(short_run(POOLS)) if state.curvature is not None]
-    assert all(vector.dtype == np.float64 for vector in pool)
-    assert any((vector != vector.astype(np.float32)).any() for vector in pool)
+        vectors += [state.vector] * within_pool
+    assert all(vector.dtype == np.float64 for vector in vectors)
+    assert any((vector != vector.astype(np.float32)).any() for vector in vectors)
 
 
 def test_pool_of_a_stage_is_the_same_whenever_it_is_drawn_again() -> None:
     """A process that takes over in the middle of a stage draws the pool from the weights that it started from."""
     for config in (POOLS, SPECTRAL):
-        trail = trail_of(short_run(config))
-        for (before, _), (after, _) in itertools.pairwise(trail):
+        for (before, _), (after, _) in itertools.pairwise(trail_of(short_run(config))):
             if before.curvature is not None and before.step % 7 == 3:
                 again, _ = short_run(config).step(before)
                 np.testing.assert_array_equal(again.vector, after.vector)

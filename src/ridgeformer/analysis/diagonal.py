@@ -27,7 +27,6 @@ from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, instance
-from ridgeformer.theory.numerics import is_diagonal
 
 OMEGAS = ("xx", "xy", "yx", "yy")
 """The order of ω everywhere: target block first. ω_xy moves x by multiples of y."""
@@ -44,18 +43,13 @@ _ROUNDS = 40  # of golden section: 0.618^40 = 4e-9 of the interval
 def omega_of(model: LinearTransformer) -> Array:
     """The four numbers ω of every layer of a diag or gdpp model.
 
-    Returns (layers, 4), float64, in the order xx, xy, yx, yy. Raises `InputError` for full models, which have none.
+    Returns (layers, 4), float64, in the order xx, xy, yx, yy. Raises `InputError` for full models: see `diagonal_fit`.
 
     >>> import ridgeformer as rf
     >>> omega_of(rf.load("gdpp-2-uniform-5")).shape
     (2, 4)
     """
-    if not is_diagonal(model):
-        raise InputError(
-            "Only diag and gdpp models have four numbers ω a layer; a full model has matrices, of which "
-            "`diagonal_fit` gives the nearest ω."
-        )
-    return model.astype(np.float64).omega()
+    return instance("model", model, LinearTransformer).astype(np.float64).omega()
 
 
 def omega_of_kind(kind: str) -> Array:

@@ -1,7 +1,7 @@
 """Everything behind ``ridgeformer bench``: speed, memory and growth, measured on the machine it runs on, as data.
 
-Files: `rows` (what to run, and what comes out), `timing` (how a time is taken), `machine` (what it is taken on); the
-sections are in `step`, `scaling`, `attention` and `processes`; whom we race against is in `competitors`.
+Files: `rows` (what to run, and what comes out), `machine` (how a time is taken, and what on); the sections are in
+`step`, `scaling`, `attention` and `processes`; whom we race against is in `competitors`.
 """
 
 from __future__ import annotations

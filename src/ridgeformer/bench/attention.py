@@ -13,9 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from ridgeformer.bench.machine import run_with_blas_threads
+from ridgeformer.bench.machine import Call, best_times, run_with_blas_threads
 from ridgeformer.bench.rows import DIM, BenchConfig, Row, exponent_row
-from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.context import Context
 from ridgeformer.core.forward import gram_weights
 from ridgeformer.core.model import LinearTransformer

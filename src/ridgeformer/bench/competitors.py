@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.bench.timing import Call
+from ridgeformer.bench.machine import Call
 from ridgeformer.core.distributions import Uniform
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.bench.machine import run_python, run_with_blas_threads
+from ridgeformer.bench.machine import Call, best_times, run_python, run_with_blas_threads
 from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
-from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.task import Task

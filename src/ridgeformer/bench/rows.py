@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ridgeformer.bench.timing import SPINNING, growth_exponent
+from ridgeformer.bench.machine import SPINNING, growth_exponent
 from ridgeformer.core.validation import one_of, whole_number
 
 SECTIONS: dict[str, str] = {
@@ -61,7 +61,7 @@ class BenchConfig:
 
     @property
     def settle(self) -> float:
-        """Seconds to wait for a competitor's threads to rest; see `ridgeformer.bench.timing.SPINNING`."""
+        """Seconds to wait for a competitor's threads to rest; see `ridgeformer.bench.machine.SPINNING`."""
         return 0.0 if self.quick else SPINNING
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.bench.machine import Call, best_times
 from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target, exponent_row
 from ridgeformer.bench.step import our_step
-from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.random import Purpose
 from ridgeformer.core.task import Task
@@ -31,14 +31,17 @@ def sampling_rows(config: BenchConfig) -> list[Row]:
     """
     rows = []
     for objective in ("sampled", "exact"):
-        sizes = product(_SAMPLING_TARGETS, (3, LAYERS))
-        steps = {(kind, layers): f"{KINDS[kind].label}, L = {layers}" for kind, layers in sizes}
-        calls = {what: our_step(kind, layers, objective=objective, threads=1) for (kind, layers), what in steps.items()}
-        seconds = best_times({"drawing": _drawing(objective), **calls}, config.samples, config.window)
-        drawing = seconds.pop("drawing")
-        for (kind, _), what in steps.items():
-            share, target = 100 * drawing / seconds[what], _SAMPLING_TARGETS[kind]
-            note = f"of {1e3 * seconds[what]:.2f} ms"
+        calls = {("", 0): _drawing(objective)}
+        for kind, layers in product(_SAMPLING_TARGETS, (3, LAYERS)):
+            calls[kind, layers] = our_step(kind, layers, objective=objective, threads=1)
+        (_, drawing), *steps = best_times(calls, config.samples, config.window).items()
+        for (kind, layers), time in steps:
+            what, target, note = (
+                f"{KINDS[kind].label}, L = {layers}",
+                _SAMPLING_TARGETS[kind],
+                f"of {1e3 * time:.2f} ms",
+            )
+            share = 100 * drawing / time
             rows.append(Row("sampling", what, share, "%", target, f"{objective} objective", drawing, note))
     return rows
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ridgeformer.bench.attention import token_matrix
 from ridgeformer.bench.competitors import TOKEN_LOSSES, Jax, Loss, Torch, gram_loss
+from ridgeformer.bench.machine import Call, best_times
 from ridgeformer.bench.rows import BATCH, DIM, EXAMPLES, LAYERS, NOISE, BenchConfig, Row, Target
-from ridgeformer.bench.timing import Call, best_times
 from ridgeformer.core.context import Context
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer

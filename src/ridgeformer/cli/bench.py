@@ -60,13 +60,14 @@ def print_bench(report: BenchReport) -> None:
 def _bench_training(training: bool, ablations: bool, json: Path | None) -> None:
     watch = OthersWatch()
 
-    def show(trial: training_targets.Trial) -> None:
+    def shown(trial: training_targets.Trial) -> training_targets.Trial:
         loss = trial.evaluation.adjusted_loss
         terminal.warn(f"{trial.name}, {trial.what}: {loss:.4g} in {trial.seconds:.0f} s")
+        return trial
 
-    reached = training_targets.time_to_target(show) if training else []
-    left_out = training_targets.ablations(show) if ablations else []
-    record = training_targets.TrialsRecord(describe_machine(), watch.share(), tuple(reached), tuple(left_out))
+    reached = tuple(map(shown, training_targets.time_to_target())) if training else ()
+    left_out = tuple(map(shown, training_targets.ablations())) if ablations else ()
+    record = training_targets.TrialsRecord(describe_machine(), watch.share(), reached, left_out)
     for table, words in zip(record.tables(), ((0,), (0, 1)), strict=True):
         if table.rows:
             terminal.print_table(*table, words=words)

@@ -67,7 +67,11 @@ def explain(
     if as_code or latex:
         terminal.refuse("--as-code and --latex only print", {"--out": out, "--json": json})
     if check:
-        own = {"--noise": noise, "--sequences": sequences, "--examples without a model": model is None and examples}
+        own = {
+            "--noise": noise,
+            "--sequences": sequences,
+            "--examples without a model": model is None and examples is not None,
+        }
         terminal.refuse("--check draws contexts of its own", own)
     if check or as_code or latex or simplest:
         terminal.refuse("Only the explanation itself switches parts off", {"--no-ablate": not ablate})

@@ -32,10 +32,11 @@ _BAYES_SEQUENCES = 16_384  # to show the Bayes limit within a percent or two aft
 
 def train_command(arguments: Sequence[str]) -> Callable[..., None]:
     """The command; flags start from the settings in the file that --config names, if the arguments have it."""
-    file, noise = (_value_of(flag, arguments) for flag in ("--config", "--noise"))
+    parts = [(*argument.partition("="), following) for argument, following in pairwise([*arguments, ""])]
+    values = {flag: value if equals else following for flag, equals, value, following in parts}
+    file, noise = values.get("--config"), values.get("--noise")
     default = TrainConfig.from_file(Path(file), load_noise(noise) if noise else None) if file else TrainConfig()
-    names = {f"--{field.name}" for field in fields(TrainConfig)}
-    given = {flag for flag in (argument.partition("=")[0] for argument in arguments) if flag in names}
+    given = {f"--{field.name}" for field in fields(TrainConfig)} & values.keys()
 
     def command(
         settings: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = default,
@@ -108,15 +109,6 @@ def run_training(
     follow_up = f"ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile"
     terminal.say(f"Try next: {follow_up}", to_copy=True)
     terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
-
-
-def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
-    """What follows a flag, after a space or an equals sign."""
-    for argument, following in pairwise([*arguments, ""]):
-        name, equals, value = argument.partition("=")
-        if name == flag:
-            return (value if equals else following) or None
-    return None
 
 
 def _free_folder(config: TrainConfig) -> Path:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -29,37 +29,13 @@ from ridgeformer.core.registry import Look
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, one_of
 from ridgeformer.plots.figures import FIGURES
-from ridgeformer.plots.specification import Axis, Chart, Comparison, Figure, HeatMap, Panel, Series
+from ridgeformer.plots.specification import LARGEST, Axis, Chart, Comparison, Figure, HeatMap, Panel, Series
 from ridgeformer.reproduction.results import MissingRecordError, Results
 
 FORMATS = ("svg", "png", "pdf")
 _ORDERED = "cividis"  # for things in order, such as layers: lightness grows evenly, for all kinds of sight
 _DIVERGING = "PuOr"  # for signed entries and for ratios; what grey cannot show is written into the cells
-_TICK_SIZES = {"labelsize": 6.5, "major.size": 2.5, "minor.size": 1.5, "major.pad": 2.0}
-_RC = {
-    "font.size": 7.0,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "axes.linewidth": 0.6,
-    "axes.titlepad": 3.0,
-    "axes.labelpad": 2.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    **{f"{axis}tick.{name}": size for axis in "xy" for name, size in _TICK_SIZES.items()},
-    "legend.frameon": False,
-    "legend.fontsize": 7.0,
-    "legend.handlelength": 2.4,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.2,
-    "hatch.linewidth": 0.4,
-    "svg.hashsalt": "ridgeformer",  # so that the same figure is the same file
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,  # TrueType: text in a PDF can be searched, and journals accept it
-}
+_RC = mpl.rc_params_from_file(str(resources.files(__package__) / "print.mplstyle"), use_default_template=False)
 # What would differ from one run to the next is left out.
 _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
@@ -67,7 +43,6 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 _DPI = 200  # of PNG files: sharp on a page of 7.2 inches
-_LARGEST = 1e30  # that an axis can hold beside others
 _TICKS = ((0.7, (1, 1.5, 2, 3, 4, 5, 6, 8)), (1.6, (1, 2, 5)), (2.3, (1, 3)), (math.inf, (1,)))
 """Decades of a logarithmic axis, and what is labelled in each if there are fewer."""
 _PLAIN_DECADES = 6  # up to which labels are 0.01 rather than a power of ten
@@ -81,15 +56,12 @@ _RATIO_TICKS = (0.7, 0.8, 1, 1.2, 1.5, 2, 3, 4)
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """What became of one figure."""
 
     name: str
-    paths: tuple[Path, ...]
-    """Empty if it could not be drawn."""
-    notes: tuple[str, ...]
-    """What it lacks, and what makes it."""
+    paths: tuple[Path, ...]  # none if it could not be drawn
+    notes: tuple[str, ...]  # what it lacks, and what makes it
 
 
 def draw_all(
@@ -113,7 +85,7 @@ def draw_all(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise InputError(f"Cannot write {out}: {failed.strerror or failed}.") from failed
-    written, missing = [], None
+    written = []
     for entry in entries:
         on_figure(entry.name)
         try:
@@ -121,13 +93,12 @@ def draw_all(
         except MissingRecordError as absent:
             if names is not None:
                 raise
-            missing = missing or absent
             written.append(Written(entry.name, (), (str(absent),)))
-            continue
-        paths = save_figure(figure, out, f"figure-{entry.name}", formats)
-        written.append(Written(entry.name, paths, figure.notes))
-    if missing is not None and not any(one.paths for one in written):
-        raise missing
+        else:
+            paths = save_figure(figure, out, f"figure-{entry.name}", formats)
+            written.append(Written(entry.name, paths, figure.notes))
+    if not any(one.paths for one in written):
+        raise MissingRecordError(written[0].notes[0])
     return tuple(written)
 
 
@@ -283,25 +254,32 @@ def _log_ticks(drawn: Any) -> None:
 
 
 def _series(axes: Axes, series: Series) -> None:
-    style = _style(series)
-    label = "_stage" if series.faint else _literal(series.name)
+    style = _style(series) | {"label": series.name}
     if series.level is not None:
-        axes.axhline(series.level, **style | {"marker": ""}, label=label)
+        axes.axhline(series.level, **style | {"marker": ""})
         return
     y = _drawable(series.y)
     if series.marked is not None:
         style |= {"markevery": [place for place in series.marked if place < len(y)], "markersize": 2.4}
     if series.bars and series.low:
         below, above = y - _drawable(series.low), _drawable(series.high) - y
-        axes.errorbar(series.x, y, yerr=[below, above], **style, elinewidth=0.7, capsize=1.2, capthick=0.7, label=label)
+        axes.errorbar(series.x, y, yerr=[below, above], **style, elinewidth=0.7, capsize=1.2, capthick=0.7)
     else:
-        axes.plot(series.x, y, **style, drawstyle="steps-post" if series.steps else "default", label=label)
+        axes.plot(series.x, y, **style, drawstyle="steps-post" if series.steps else "default")
         if series.low:
             low, high = _drawable(series.low), _drawable(series.high)
             axes.fill_between(series.x, low, high, color=style["color"], alpha=0.22, linewidth=0)
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}
+    turned: dict[str, Any] = {
+        "rotation": 35,
+        "rotation_mode": "anchor",
+        "ha": "left",
+        "va": "bottom",
+    }  # neighbours meet less
     for x, height, text in zip(series.x, y, series.labels, strict=False):
         if text and np.isfinite(height):
-            _slanted(axes, text, x, float(height))
+            at = x, float(height)
+            axes.annotate(_literal(text), at, (2, 4), textcoords="offset points", **turned, fontsize=5.5, bbox=box)
 
 
 def _style(series: Series) -> dict[str, Any]:
@@ -335,17 +313,10 @@ def _colour(look: Look) -> Any:
     return tuple(float(part) for part in mpl.colormaps[_ORDERED](0.9 * (1 - share)))
 
 
-def _slanted(axes: Axes, text: str, x: float, y: float) -> None:
-    """A name at a point, slanted so that neighbours do not meet."""
-    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5}
-    turned: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "ha": "left", "va": "bottom"}
-    axes.annotate(_literal(text), (x, y), (2, 4), textcoords="offset points", **turned, fontsize=5.5, bbox=box)
-
-
 def _drawable(values: object) -> Array:
     """Numbers to draw, with a gap where one is infinite or so large that no axis could hold it beside others."""
     array = np.asarray(values, np.float64)
-    return np.where(np.abs(array) < _LARGEST, array, np.nan)
+    return np.where(np.abs(array) < LARGEST, array, np.nan)
 
 
 def _literal(text: str) -> str:
@@ -404,9 +375,8 @@ def _comparison(axes: Axes, table: Comparison) -> None:
         for row, ratio in enumerate(series.x):
             ends = np.abs(np.array([[series.low[row]], [series.high[row]]]) - ratio)
             style["fillstyle"] = "none" if failed[row] else "full"
-            label = "_another row" if row else _literal(series.name)
             bar = ends if ratio <= edge and np.isfinite(ends).all() else None
-            axes.errorbar([min(ratio, edge)], [row + offset], xerr=bar, **style, label=label)
+            axes.errorbar([min(ratio, edge)], [row + offset], xerr=bar, **style)
     for row in rows:
         far = [place for place, one in enumerate(table.columns) if not one.x[row] <= edge]
         if far:

@@ -28,7 +28,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LOSS, NOISE_LEVEL = "adjusted loss", "noise level σ"
 _DIGITS = 6  # of numbers in JSON: standard errors are in the third
 _INFINITE = 1e308  # stands for infinity in JSON, which has none
-_SMALLEST, _LARGEST = 1e-40, 1e30  # that an axis can hold beside others
+SMALLEST, LARGEST = 1e-40, 1e30  # that an axis can hold beside others
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def layer_axis(depths: Sequence[int], label: str = "layers") -> Axis:
 
 def showable(value: float) -> bool:
     """Whether a logarithmic axis can hold a value beside others."""
-    return _SMALLEST < value < _LARGEST
+    return SMALLEST < value < LARGEST
 
 
 def bounds(values: Iterable[float]) -> tuple[float, float]:

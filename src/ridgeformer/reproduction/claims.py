@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from ridgeformer.analysis import diagonal_fit
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.task import Task
 from ridgeformer.evaluation import profile
 from ridgeformer.reproduction.cells import LAYERS, Cell
 from ridgeformer.reproduction.records import Prose, Record
-from ridgeformer.reproduction.table1 import Table1, header, number
+from ridgeformer.reproduction.table1 import Entry, Table1, header, number, row_name
 
 _NOISY = tuple(f"uniform:{level}" for level in range(1, 8))
 _CLOSE = 1.1  # two losses are called alike if they are within 10 % of each other
 _TWO_LAYER_LEVELS = tuple(0.5 * k for k in range(13))  # σ = 0 … 6
 _OUTSIDE = (4.0, 5.0)  # σ beyond {1, 3}
 _LEVEL_SEQUENCES = 20_000
+_Pairs = list[tuple[Entry, Entry]]
 
 
 @dataclass(frozen=True)
@@ -58,24 +60,30 @@ def _verdict(holds: Sequence[bool]) -> str:
     return "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
 
 
-def _ratio(table: Table1, above: tuple[str, int], below: tuple[str, int | None], noise: str) -> float | None:
-    """One loss over another, if both were measured."""
-    first, second = table.entry(*above, noise), table.entry(*below, noise)
-    return None if first is None or second is None else first.adjusted_loss / second.adjusted_loss
+def _pairs(table: Table1, methods: Sequence[str], other: str, noises: Sequence[str], layers: Sequence[int]) -> _Pairs:
+    """Models, each beside another of as many layers, or beside a baseline; only those of which both were measured."""
+    pairs = []
+    for method, noise, depth in product(methods, noises, layers):
+        ours, theirs = table.entry(method, depth, noise), table.entry(other, depth if other in KINDS else None, noise)
+        if ours is not None and theirs is not None:
+            pairs.append((ours, theirs))
+    return pairs
 
 
-def _close(ratios: Iterable[float]) -> list[bool]:
-    return [1 / _CLOSE <= ratio <= _CLOSE for ratio in ratios]
+def _ratio(pair: tuple[Entry, Entry]) -> float:
+    return pair[0].adjusted_loss / pair[1].adjusted_loss
+
+
+def _close(pairs: _Pairs) -> list[bool]:
+    return [1 / _CLOSE <= _ratio(pair) <= _CLOSE for pair in pairs]
 
 
 def _diag_like_full(table: Table1) -> Claim | None:
-    sizes = [(layers, noise) for noise in _NOISY for layers in LAYERS]
-    every = {(layers, noise): _ratio(table, ("diag", layers), ("full", layers), noise) for layers, noise in sizes}
-    ratios = {size: ratio for size, ratio in every.items() if ratio is not None}
-    if not ratios:
+    pairs = sorted(_pairs(table, ["diag"], "full", _NOISY, LAYERS), key=_ratio)
+    if not pairs:
         return None
-    close, order = _close(ratios.values()), sorted(ratios, key=lambda size: ratios[size])
-    least, most = (f"{ratios[size]:.3f} ({size[0]} layers, {header(size[1])})" for size in (order[0], order[-1]))
+    close, ends = _close(pairs), (pairs[0], pairs[-1])
+    least, most = (f"{_ratio(pair):.3f} ({pair[0].layers} layers, {header(pair[0].noise)})" for pair in ends)
     return Claim(
         "DIAG is about as good as FULL on uniform noise.",
         _verdict(close),
@@ -84,28 +92,25 @@ def _diag_like_full(table: Table1) -> Claim | None:
 
 
 def _gdpp_like_constrr(table: Table1) -> Claim | None:
-    every = {noise: _ratio(table, ("gdpp", 7), ("constrr", None), noise) for noise in table.columns}
-    ratios = {noise: ratio for noise, ratio in every.items() if ratio is not None and noise != "uniform:0"}
-    if not ratios:
+    pairs = _pairs(table, ["gdpp"], "constrr", [noise for noise in table.columns if noise != "uniform:0"], (7,))
+    if not pairs:
         return None
-    text = ", ".join(f"{header(noise)} {ratio:.4f}" for noise, ratio in ratios.items())
-    verdict = _verdict(_close(ratios.values()))
-    return Claim("GD++ ends at ConstRR.", verdict, f"GD++ with 7 layers over ConstRR: {text}.")
+    text = ", ".join(f"{header(pair[0].noise)} {_ratio(pair):.4f}" for pair in pairs)
+    return Claim("GD++ ends at ConstRR.", _verdict(_close(pairs)), f"GD++ with 7 layers over ConstRR: {text}.")
 
 
 def _beats(table: Table1, statement: str, baseline: str, layers: Sequence[int], noises: Sequence[str]) -> Claim | None:
-    held, text = [], []
-    for method, noise, depth in product(("diag", "full"), noises, layers):
-        entry, ridge = table.entry(method, depth, noise), table.entry(baseline, None, noise)
-        if entry is not None and ridge is not None:
-            held.append(entry.adjusted_loss <= ridge.adjusted_loss)
-            if not held[-1]:
-                losses = f"{number(entry.adjusted_loss)} against {number(ridge.adjusted_loss)}"
-                text.append(f"{method.upper()} {depth} {header(noise)} {losses}")
-    if not held:
+    pairs = _pairs(table, ("diag", "full"), baseline, noises, layers)
+    if not pairs:
         return None
-    misses = "; not so: " + ", ".join(text) if text else ""
-    return Claim(statement, _verdict(held), f"{sum(held)} of {len(held)} cells{misses}.")
+    held, misses = [], []
+    for ours, ridge in pairs:
+        held.append(ours.adjusted_loss <= ridge.adjusted_loss)
+        if not held[-1]:
+            losses = f"{number(ours.adjusted_loss)} against {number(ridge.adjusted_loss)}"
+            misses.append(f"{row_name(*ours.row)} {header(ours.noise)} {losses}")
+    text = "; not so: " + ", ".join(misses) if misses else ""
+    return Claim(statement, _verdict(held), f"{sum(held)} of {len(held)} cells{text}.")
 
 
 def _losses(models: Mapping[str, LinearTransformer], size: str, levels: Sequence[float]) -> dict[str, list[float]]:

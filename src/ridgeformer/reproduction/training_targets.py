@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,24 +122,17 @@ def run_trial(
     return Trial(what, config.kind, config.layers, config.noise_spec, config.seed, evaluation, seconds, *target)
 
 
-def time_to_target(on_trial: Callable[[Trial], None]) -> list[Trial]:
-    """All targets, every seed of each; ``on_trial`` gets each result as it comes."""
-    trials = []
+def time_to_target() -> Iterator[Trial]:
+    """All targets, every seed of each, one after the other."""
     for (kind, layers, noise), target in TARGETS.items():
         for seed in SEEDS.get((kind, layers, noise), (0,)):
             config = TrainConfig(kind=kind, layers=layers, noise=noise, seed=seed)
-            trials.append(run_trial("recipe", config, stages_of(config), target))
-            on_trial(trials[-1])
-    return trials
+            yield run_trial("recipe", config, stages_of(config), target)
 
 
-def ablations(on_trial: Callable[[Trial], None]) -> list[Trial]:
+def ablations() -> Iterator[Trial]:
     """The recipes with one ingredient left out or changed at a time."""
-    trials = []
-    for what, config, plan in _ablation_plans():
-        trials.append(run_trial(what, config, plan))
-        on_trial(trials[-1])
-    return trials
+    return (run_trial(what, config, plan) for what, config, plan in _ablation_plans())
 
 
 def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:

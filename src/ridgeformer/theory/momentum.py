@@ -28,9 +28,8 @@ import numpy as np
 from ridgeformer.core.context import Context
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError
 from ridgeformer.theory.implicit_model import implicit_models, in_float64
-from ridgeformer.theory.numerics import is_diagonal, outer, relative_difference, residual_energy, times, transposed
+from ridgeformer.theory.numerics import outer, relative_difference, residual_energy, times, transposed
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,6 @@ def momentum_layers(model: LinearTransformer, context: Context, printed: bool = 
     >>> momentum_layers(rf.LinearTransformer.init("diag", layers=2, dim=3), context)[1].Pi.shape
     (2, 3, 3)
     """
-    if not is_diagonal(model):
-        raise InputError(
-            "Lemma 4.4 is about diag and gdpp models, whose layers are given by four numbers ω; a full model has none."
-        )
     model, context = in_float64(model, context)
     best, rho = context.ridge(0.0), residual_energy(context)[:, None, None]  # w*, of least norm if n < d, and ρ
     layers = []

@@ -154,7 +154,7 @@ def sifted_pool(
     stretch: float,
     seed: int,
     number: int,
-    widen: float = 1,
+    widen: float = 1.0,
 ) -> Pool:
     """``count`` of ``count``·``sift`` stretched contexts: the quarter that adds most to the mean, and some of the rest.
 

@@ -1,10 +1,11 @@
-"""Samples are taken in turns, and the exponent of growth is fitted where it should be."""
+"""Samples are taken in turns, the exponent of growth is fitted where it should be, and processes are our own."""
 
 from __future__ import annotations
 
 import pytest
 
-from ridgeformer.bench.timing import best_times, growth_exponent
+import ridgeformer as rf
+from ridgeformer.bench.machine import best_times, growth_exponent, run_python
 
 
 def test_best_times_takes_turns_and_finds_positive_times() -> None:
@@ -32,3 +33,10 @@ def test_growth_exponent_is_the_power_of_the_upper_half(
     sizes: list[float], seconds: list[float], expected: float
 ) -> None:
     assert growth_exponent(sizes, seconds) == pytest.approx(expected)
+
+
+def test_process_finds_the_same_package_and_is_reported_with_its_last_words() -> None:
+    code = "import json, sys, ridgeformer; json.dump(ridgeformer.__file__, sys.stdout)"
+    assert run_python(code, {}) == rf.__file__
+    with pytest.raises(rf.RidgeformerError, match="ValueError: no such thing"):
+        run_python("raise ValueError('no such thing')", {})
