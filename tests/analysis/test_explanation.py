@@ -10,7 +10,7 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.analysis import explain_model
-from ridgeformer.analysis.explanation import plain
+from ridgeformer.core.storage import plain
 from support import KINDS, make_examples, one_sentence, tame_model
 
 TASK = rf.Task(3, 9, "uniform:2")

@@ -70,7 +70,8 @@ def test_page_holds_all_records_and_the_first_seed_of_every_model_in_less_than_t
     assert page.stat().st_size < LARGEST_PAGE
     entries = records()["table1"]["entries"]
     for found, written in zip(data["table1"]["entries"], entries, strict=True):
-        assert (found["adjusted_loss"], found["heads"]) == (written["adjusted_loss"], written["heads"])
+        assert found["adjusted_loss"] == pytest.approx(written["adjusted_loss"], rel=1e-5)  # None of one that diverged
+        assert found["heads"] == written["heads"]
 
 
 def test_page_with_hostile_text_everywhere_has_the_same_elements() -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ridgeformer._version import __version__
 from ridgeformer.analysis.ablation import Ablation, ablations
@@ -20,6 +16,7 @@ from ridgeformer.analysis.refit import DiagonalModel, Tuner, diagonal_model
 from ridgeformer.core.forward import check_model
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
+from ridgeformer.core.storage import plain
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
 from ridgeformer.theory.numerics import OnStage, is_diagonal, silent
@@ -147,20 +144,3 @@ def explain_model(
         progress=tuple(Measured.of(read_out, sample) for read_out in weights),
         ablations=parts,
     )
-
-
-def plain(value: Any) -> Any:
-    """``value`` as JSON can hold it: records as mappings, arrays as lists, numbers that are not finite as null."""
-    if isinstance(value, Task):
-        return {"dim": value.dim, "examples": value.examples, "noise": value.prior.spec}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -37,7 +37,9 @@ class Baseline:
 BASELINES: Registry[Baseline] = Registry("baseline")
 """By name, in the order in which tables list them."""
 for _baseline in (
-    Baseline("ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty.", Look("#8B6F4E", (5, 2), width=1.0)),
+    Baseline(
+        "ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty.", Look("#8B6F4E", (5, 2), width=1.0)
+    ),
     Baseline(
         "constrr",
         "ConstRR",

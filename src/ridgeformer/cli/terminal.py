@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeformer.core.distributions import NoisePrior, load_noise
-from ridgeformer.core.storage import write_whole
+from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.validation import InputError, shortened
 
 
@@ -240,6 +240,4 @@ def _writing(path: Path) -> Iterator[None]:
 def write_json(path: Path | None, value: Any) -> None:
     """Write a value as a JSON file, if one is wanted; a number that is not finite is null."""
     if path is not None:
-        from ridgeformer.analysis.explanation import plain  # which most commands do without
-
         write_whole(path, (json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import stat
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ridgeformer.core.validation import InputError, shortened
 
@@ -67,6 +72,28 @@ def read_whole(path: Path, at_most: int) -> bytes:
 def strict_json(data: bytes | str) -> Any:
     """JSON as the standard has it: no NaN, no Infinity, no key twice. Raises ValueError, or RecursionError if deep."""
     return json.loads(data, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+def plain(value: Any, digits: int | None = None) -> Any:
+    """``value`` as JSON can hold it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
+
+    Numbers are cut to so many ``digits``, if any. What has ``as_json`` says itself what it is; a dataclass may name
+    properties in ``derived``, which follow its fields.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if callable(getattr(value, "as_json", None)):
+        value = value.as_json()
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = [*(field.name for field in fields(value)), *getattr(value, "derived", ())]
+        value = {name: getattr(value, name) for name in names}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item, digits) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, digits) for item in value]
+    if isinstance(value, float):
+        return (value if digits is None else float(f"{value:.{digits}g}")) if math.isfinite(value) else None
+    return value
 
 
 def _no_constant(name: str) -> Any:

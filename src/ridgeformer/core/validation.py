@@ -50,7 +50,10 @@ def whole_number(name: str, value: Any, at_least: int, at_most: int | None = Non
 
 def nonnegative(name: str, value: Any) -> float:
     """``value`` as a finite float of at least 0."""
-    number = float(value) if isinstance(value, Real) and value is not True and value is not False else -1.0
+    try:
+        number = float(value) if isinstance(value, Real) and value is not True and value is not False else -1.0
+    except OverflowError:  # a whole number beyond all floats
+        number = np.inf
     if not 0 <= number < np.inf:
         raise InputError(f"{name} must be a finite number of at least 0, not {shortened(value)}.")
     return number

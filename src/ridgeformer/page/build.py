@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from ridgeformer._version import __version__
 from ridgeformer.baselines import Baseline
 from ridgeformer.core.kinds import Kind
-from ridgeformer.core.storage import write_whole
+from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.page.models import encode_models, page_model_names
 from ridgeformer.plots import FIGURES, FigureEntry, as_json
 from ridgeformer.plots.inside_figures import one_model
 from ridgeformer.plots.specification import count_text
-from ridgeformer.reproduction.records import METHODS, plain
+from ridgeformer.reproduction.records import DIGITS, METHODS
 from ridgeformer.reproduction.results import RECORDS, MissingRecordError, Results, making_command, read_results
 
 _Value = TypeVar("_Value")
@@ -61,8 +61,8 @@ def page_data(results: Results, models: Sequence[Mapping[str, Any]]) -> dict[str
         "version": __version__,
         "task": {"dim": task.dim, "examples": task.examples},
         "methods": {name: _method(METHODS[name]) for name in METHODS},
-        "table1": plain(table.as_json()),
-        "claims": plain(records["claims"].as_json()) if records["claims"] else None,
+        "table1": plain(table.as_json(), DIGITS),
+        "claims": plain(records["claims"].as_json(), DIGITS) if records["claims"] else None,
         "picture": as_json(_or_none(lambda: one_model(results))),
         "figures": [_figure(entry, results, missing) for entry in FIGURES.values()],
         "measured": _measured(records),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import signal
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.model_file import load_model
+from ridgeformer.core.storage import plain
 from ridgeformer.core.validation import (
     InputError,
     InterruptedRunError,
@@ -77,7 +77,7 @@ class TrainResult:
     def as_json(self) -> dict[str, Any]:
         """What goes into result.json: all that is the same whenever the run is repeated."""
         counts = {"steps": self.steps, "skipped": self.skipped, "rewinds": self.rewinds}
-        return {"status": "finished", "evaluation": _finite(asdict(self.evaluation)), **counts}
+        return {"status": "finished", "evaluation": plain(self.evaluation), **counts}
 
 
 def train(
@@ -147,7 +147,7 @@ def train(
             )
         training = run.config.as_json()
         task = {name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training}
-        info = {"task": task, "training": training, "evaluation": _finite(asdict(evaluation))}
+        info = {"task": task, "training": training, "evaluation": plain(evaluation)}
         model = replace(model, info=info)
         result = TrainResult(model, evaluation, history, **counts, seconds=time.perf_counter() - started)
         if directory:
@@ -205,7 +205,7 @@ def _steps(
                 stage = state.stage
                 state, info = run.step(state)
                 if info.step % _HISTORY_EVERY == 0 or info.skipped or state.stage != stage:
-                    history.append(_finite(asdict(info)))
+                    history.append(plain(info))
                     if directory:
                         directory.append(history[-1], time.monotonic() - started)
                 for callback in callbacks:
@@ -227,11 +227,6 @@ def _steps(
         raise TrainingInterruptedError(
             f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
         ) from stopped
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Plain JSON, in which a number that is not finite is null."""
-    return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in values.items()}
 
 
 @contextlib.contextmanager
