@@ -20,8 +20,9 @@ settings.load_profile("ridgeformer")
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RIDGEFORMER_THREADS", "COLUMNS"):  # the second is set in workers of xdist
+        monkeypatch.delenv(name, raising=False)
 
 
 # Every kernel in one precision.

@@ -40,8 +40,7 @@ class Explorer:
     def choose(self, name: str, value: str) -> None:
         """Press the option of a group of radio buttons."""
         self.browser.settle()  # another model makes its fields anew
-        selector = f"input[name='explorer-{name}'][value='{value}'] + span"
-        option = self.browser.driver.find_element(By.CSS_SELECTOR, selector)
+        option = self.element_by(f"input[name='explorer-{name}'][value='{value}'] + span")
         self.browser.run("arguments[0].scrollIntoView({block: 'center'})", option)
         ActionChains(self.browser.driver).move_to_element(option).click().perform()  # the button itself is unseen
 

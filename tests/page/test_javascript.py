@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from javascript import MATHS, run_javascript
 from made_up import page_baselines
+from support import KINDS, Examples, make_examples, relative_error, tame_model
 
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import mark, switched_off
@@ -16,7 +17,6 @@ from ridgeformer.core.notation import Array
 from ridgeformer.page.models import encode_model, encode_models, page_model_names
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.step_size import effective_step_size
-from support import KINDS, Examples, make_examples, relative_error, tame_model
 
 TOLERANCE = 1e-6
 """What the page promises. Float64 on both sides gives 1e-11 and better; deep models amplify rounding."""
@@ -56,11 +56,7 @@ def test_forward_pass_of_a_random_model_gives_the_weights_of_python(kind: str, h
 def test_forward_pass_of_every_model_of_the_page_gives_the_weights_of_python() -> None:
     examples = make_examples(1, 20, 10, seed=5)
     names = page_model_names()
-    code = """
-    const gram = ridgeformer.model.gramMatrix(input.X, input.y);
-    const run = (encoded) => ridgeformer.model.runModel(ridgeformer.model.decodeModel(encoded), gram);
-    return input.models.map(run);
-    """
+    code = f"return input.models.map((model) => ((input) => {{ {RUN} }})({{ ...input, model }}));"
     payload = {"models": encode_models(names), "X": examples.X[0].tolist(), "y": examples.y[0].tolist()}
     for name, layers in zip(names, run_javascript(code, payload), strict=True):
         assert relative_error(weights_of(layers), expected_weights(rf.load(name), examples)) < TOLERANCE, name
@@ -184,21 +180,15 @@ return input.map((settings) => ridgeformer.random.makeContext(sequence, settings
 """
 
 
-def test_context_keeps_features_and_scaled_noise_when_the_noise_level_moves() -> None:
-    at = [{"sigma": sigma, "examples": 20, "outlier": 0} for sigma in (0, 1, 3)]
-    clean, one, three = run_javascript(CONTEXT, at)
-    assert clean["X"] == one["X"] == three["X"]
+def test_context_scales_its_noise_with_the_level_keeps_its_first_examples_and_has_one_outlier() -> None:
+    settings = [(0, 20, 0), (1, 20, 0), (3, 20, 0), (3, 21, 0), (3, 20, 12.5)]
+    payload = [{"sigma": sigma, "examples": n, "outlier": outlier} for sigma, n, outlier in settings]
+    clean, one, three, more, spoiled = run_javascript(CONTEXT, payload)
+    assert clean["X"] == one["X"] == three["X"] == more["X"][:20] == spoiled["X"]
     y = [np.array(context["y"]) for context in (clean, one, three)]
     assert relative_error(y[2] - y[0], 3 * (y[1] - y[0])) < 1e-12
-
-
-def test_context_keeps_its_first_examples_when_their_number_grows_and_an_outlier_moves_one_target() -> None:
-    settings = [(20, 0), (21, 0), (20, 12.5)]
-    few, more, spoiled = run_javascript(CONTEXT, [{"sigma": 2, "examples": n, "outlier": c} for n, c in settings])
-    assert more["X"][:20] == few["X"]
-    assert more["y"][:20] == few["y"]
-    assert spoiled["X"] == few["X"]
-    assert spoiled["y"] == [few["y"][0] + 12.5, *few["y"][1:]]
+    assert more["y"][:20] == three["y"]
+    assert spoiled["y"] == [three["y"][0] + 12.5, *three["y"][1:]]
 
 
 SETTINGS = (*MATHS, "explorer_settings.js", "explorer_result.js")
@@ -244,8 +234,7 @@ def test_every_choice_on_offer_is_a_model_that_exists() -> None:
     }
     return wrong;
     """
-    models = encode_models(page_model_names())
-    assert run_javascript(code, models, SETTINGS) == []
+    assert run_javascript(code, encode_models(page_model_names()), SETTINGS) == []
 
 
 def test_mean_errors_are_means_over_the_sequences_that_follow() -> None:

@@ -86,14 +86,17 @@ def show_all(browser: Browser) -> Iterator[str]:
         yield key
 
 
+def texts(browser: Browser, selector: str) -> list[str]:
+    """The texts of all elements that a selector finds."""
+    found: list[str] = browser.run(
+        "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)", selector
+    )
+    return found
+
+
 def column(browser: Browser, place: int) -> list[str]:
     """The numbers of a column from top to bottom."""
-    texts: list[str] = browser.run(
-        "return [...document.querySelectorAll('#table1-grid tbody tr')].map((row) => row.cells[arguments[0]]"
-        ".querySelector('.number')?.textContent ?? '')",
-        place,
-    )
-    return texts
+    return texts(browser, f"#table1-grid tbody tr > :nth-child({place + 1}) .number")
 
 
 def test_page_draws_every_figure_without_complaint_asks_for_nothing_and_names_every_control(
@@ -149,14 +152,6 @@ def test_policy_stops_a_request_and_a_script_that_somebody_injects(browser: Brow
     assert "https://example.org/x.png' violates the following Content Security Policy directive" in told
 
 
-def texts(browser: Browser, selector: str) -> list[str]:
-    """The texts of all elements that a selector finds."""
-    found: list[str] = browser.run(
-        "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)", selector
-    )
-    return found
-
-
 def test_headline_marks_definitions_and_links_come_from_the_records(browser: Browser, page: Path) -> None:
     browser.open(page)
     entries = [e for e in records()["table1"]["entries"] if e["layers"] is not None]
@@ -189,7 +184,7 @@ def test_arrow_keys_move_through_the_table_and_enter_opens_the_model(browser: Br
     press(browser, Keys.END, Keys.ARROW_RIGHT, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP)
     assert (focused(browser)["row"], focused(browser)["column"]) == (0, len(PRIORS))  # the corner holds
     press(browser, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT)
-    assert "DIAG 1 on U(0, 5)" in browser.run("return document.getElementById('table1-readout').textContent")
+    assert "DIAG 1 on U(0, 5)" in texts(browser, "#table1-readout")[0]
     tab_stops = "return [...document.querySelectorAll('#table1-grid *')].filter((node) => node.tabIndex === 0).length"
     assert browser.run(tab_stops) == 1
     ActionChains(browser.driver).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
@@ -207,11 +202,11 @@ def test_enter_on_a_header_sorts_and_the_first_header_restores_the_order(browser
     enter_grid(browser)
     press(browser, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER)
     assert focused(browser)["column"] == 3  # the focus stays where it was
-    found = [float(text) for text in column(browser, 3) if text not in ("", "∞")]
+    found = [float(text) for text in column(browser, 3) if text != "∞"]
     assert found == sorted(found)
     assert browser.run("return document.activeElement.closest('th').ariaSort") == "ascending"
     press(browser, Keys.ENTER)
-    found = [float(text.replace("∞", "inf")) for text in column(browser, 3) if text]
+    found = [float(text.replace("∞", "inf")) for text in column(browser, 3)]
     assert found == sorted(found, reverse=True)
     assert found[0] == float("inf")
     browser.wait("return location.hash.includes('sort=uniform%3A5') && location.hash.includes('down=1')")
@@ -332,10 +327,8 @@ def test_records_with_nothing_in_them_make_a_page_that_says_so(browser: Browser,
     }
     browser.open(write_page(write_records(tmp_path, contents), tmp_path, models=()))
     for key in show_all(browser):
-        assert "There is nothing to draw" in browser.run(
-            "return document.getElementById(arguments[0]).textContent", f"panel-{key}"
-        )
-    assert "There are no models" in browser.run("return document.getElementById('explorer').textContent")
+        assert "There is nothing to draw" in texts(browser, f"#panel-{key}")[0]
+    assert "There are no models" in texts(browser, "#explorer")[0]
     assert browser.complaints() == []
 
 
@@ -345,9 +338,8 @@ def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Bro
     file = tmp_path / "<img src=x onerror='window.hacked=1'>.safetensors"
     rf.LinearTransformer(model.kind, model.dim, model.parameters, info).save(file)
     data = page_data(read_results(write_records(tmp_path, records())), encode_models([str(file)]))
-    wild = poisoned({name: value for name, value in data.items() if name != "models"}, HOSTILE) | {
-        "models": data["models"]
-    }
+    models = data.pop("models")
+    wild = poisoned(data, HOSTILE) | {"models": models}
     for figure, tame in zip(wild["figures"], data["figures"], strict=True):
         figure["name"] = tame["name"]
     page = tmp_path / "index.html"
@@ -358,6 +350,6 @@ def test_hostile_text_in_records_and_models_is_shown_and_never_runs(browser: Bro
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert browser.run("return document.scripts.length") == 2
     for place in ("claims", "table1", "panel-shift", "panel-1", "panel-5"):
-        assert HOSTILE in browser.run("return document.getElementById(arguments[0]).textContent", place), place
+        assert HOSTILE in texts(browser, f"#{place}")[0], place
     assert browser.complaints() == []
     assert all(address.startswith(("file:", "data:")) for address in browser.requests())

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.validation import InputError, shortened
 
 
@@ -77,14 +78,14 @@ def strict_json(data: bytes | str) -> Any:
 def plain(value: Any, digits: int | None = None) -> Any:
     """``value`` as JSON can hold it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
 
-    Numbers are cut to so many ``digits``, if any. What has ``as_json`` says itself what it is; a dataclass may name
-    properties in ``derived``, which follow its fields.
+    Numbers are cut to so many ``digits``, if any. A noise prior is its spec. A dataclass may name properties in
+    ``derived``, which follow its fields.
     """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    if callable(getattr(value, "as_json", None)):
-        value = value.as_json()
-    elif is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, NoisePrior):
+        return value.spec
+    if is_dataclass(value) and not isinstance(value, type):
         names = [*(field.name for field in fields(value)), *getattr(value, "derived", ())]
         value = {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping):

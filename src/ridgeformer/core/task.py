@@ -84,10 +84,6 @@ class Task:
         """The former name of ``examples``."""
         return self.examples
 
-    def as_json(self) -> dict[str, Any]:
-        """The task in words and numbers; a prior of your own is there by its spec only."""
-        return {"dim": self.dim, "examples": self.examples, "noise": self.prior.spec}
-
     @property
     def prior(self) -> NoisePrior:
         """The noise prior, parsed."""

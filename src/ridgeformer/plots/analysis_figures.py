@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,7 +30,6 @@ _LINEAR_BELOW = 0.3  # size of the largest ω, in units, from which an axis need
 _SMALLEST_SINGULAR = 1e-5  # singular values below are near rounding
 _DASHED, _DOTTED = (4.0, 1.5), (1.0, 1.2)
 _DASHES: tuple[tuple[float, ...], ...] = ((), _DASHED, _DOTTED, (4, 1.2, 1, 1.2))  # of heads
-_Item = TypeVar("_Item")
 
 
 def all_figures(explanation: Explanation) -> dict[str, Figure]:
@@ -72,7 +70,8 @@ def matrices_figure(model: LinearTransformer) -> Figure:
     """P and Q of every layer and head, in canonical form, on one scale; lines part the x from the y block."""
     P, Q = (matrices.reshape(-1, model.dim + 1, model.dim + 1) for matrices in canonical_heads(model))
     titles = head_titles(model.layers, model.heads)
-    chosen = _thinned([place for place in range(len(P)) if P[place].any()]) or [0]
+    acting = np.flatnonzero(P.any(axis=(1, 2)))
+    chosen = acting[_places(len(acting))] if acting.size else [0]
     rows = map_rows({"P": P[chosen], "Q": Q[chosen]}, [titles[place] for place in chosen])
     return Figure((View("", rows),), (max(1.5 * len(chosen), 3.6) + 0.6, 3.4))
 
@@ -81,7 +80,7 @@ def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
     """s_j ŵ_j / a_j, the share of least squares that is kept, against s_j, beside ridge regression that is told σ."""
     colours = {band.label: spec.in_order(place, len(bands)).colour for place, band in enumerate(bands, 1)}
     charts = []
-    for layer in _thinned(list(filters.layers)):
+    for layer in (filters.layers[place] for place in _places(len(filters.layers))):
         series = []
         for band in (band for band in filters.bands if band.layer == layer.layer):
             s, name, colour = np.asarray(band.values), f"σ in {band.band}", colours[band.band]
@@ -201,14 +200,14 @@ def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
     """Loss with parts switched off, as they are and with the rest fitted again; arrows are out of the figure."""
     shown = [ablation for ablation in ablations if not ablation.inert]
     rows, series, known = np.arange(len(shown))[::-1], [], []
-    for name, hollow, measured in (
-        ("as it is", True, [ablation.alone for ablation in shown]),
-        ("rest fitted again", False, [ablation.refitted for ablation in shown]),
+    for name, place, hollow, measured in (
+        ("as it is", 1, True, [ablation.alone for ablation in shown]),
+        ("rest fitted again", 0, False, [ablation.refitted for ablation in shown]),
     ):
         if measured[0] is None:  # the control, with which nothing is switched off
             continue
         losses = np.array([math.nan if one is None else one.total.adjusted_loss for one in measured])
-        colour, far = spec.in_turn(int(hollow)).colour, losses > OFF_SCALE
+        colour, far = spec.in_turn(place).colour, losses > OFF_SCALE
         control = Look(colour, _DASHED if hollow else (), width=0.8)
         series.append(line("", control, losses[[0, 0]], (-1, len(rows))))
         series.append(line(name, Look(colour, (), "o"), losses[~far], rows[~far], points=True, hollow=hollow))
@@ -244,9 +243,6 @@ def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) 
     return panels_figure([heat], (2.2 + 0.75 * len(bands), 1.0 + 0.17 * len(rows)))
 
 
-def _thinned(items: list[_Item]) -> list[_Item]:
-    """At most `_MOST_PANELS` of them, at even distances, the last one always."""
-    if len(items) <= _MOST_PANELS:
-        return items
-    places = np.linspace(0, len(items) - 1, _MOST_PANELS).round().astype(int)
-    return [items[place] for place in places]
+def _places(count: int) -> list[int]:
+    """Places of at most `_MOST_PANELS` of so many things, at even distances, the last one always."""
+    return [round(place) for place in np.linspace(0, count - 1, min(count, _MOST_PANELS))]

@@ -36,14 +36,12 @@ class Axis:
     """One axis of a chart."""
 
     label: str
-    limits: tuple[float, float] | None = None
-    """Both ends; what is beyond is cut. None leaves them to Matplotlib, so a figure of the page must have them."""
+    limits: tuple[float, float] | None = None  # what is beyond is cut; None leaves them to Matplotlib: not on the page
     log: bool = False
     whole: bool = False  # ticks at whole numbers only, and a little room at both ends
     ticks: tuple[float, ...] = ()  # where they are in print, if not wherever there is room
     names: tuple[str, ...] = ()  # words in place of the numbers of ``ticks``
-    linear_below: float = 0.0
-    """Of an axis with both signs: linear up to this size, logarithmic beyond (Matplotlib only)."""
+    linear_below: float = 0.0  # of an axis with both signs: logarithmic beyond this size (Matplotlib only)
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,7 @@ class Chart:
     y: Axis
     series: tuple[Series, ...]
     floor: Series | None = None  # a level that no predictor can be below
-    shades: tuple[tuple[float, float], ...] = ()
-    """Ranges of x that are marked: the noise that models were trained on. A single level has two equal ends."""
+    shades: tuple[tuple[float, float], ...] = ()  # ranges of x with the noise of the training; a level has equal ends
     remark: str = ""  # written into the panel
 
 
@@ -134,8 +131,7 @@ class Figure:
 
     views: tuple[View, ...]
     size: tuple[float, float]  # inches in print
-    legend: tuple[Series, ...] = ()
-    """Entries of one legend for all panels; without them every chart has a legend of its own beside it."""
+    legend: tuple[Series, ...] = ()  # of all panels; without it every chart has a legend of its own beside it
     caption: str = ""  # what the axes are, in a sentence for the page
     choice: str = ""  # what the page calls the choice between views
     first: int = 0  # the view that the page opens with
@@ -280,13 +276,8 @@ def geometric(rows: Sequence[Sequence[float]]) -> tuple[Array, Array, Array]:
     On a logarithmic axis these are mean and standard deviation of what is seen. Seeds that are not finite are left out.
     """
     with np.errstate(divide="ignore"):
-        logs = np.log(np.asarray(rows, np.float64))
-    usable = np.isfinite(logs)
-    count = usable.sum(axis=0)
-    safe = np.where(usable, logs, 0.0)
-    mean = np.where(count > 0, safe.sum(axis=0) / np.maximum(count, 1), np.nan)
-    squares = (np.where(usable, logs - mean, 0.0) ** 2).sum(axis=0)
-    spread = np.sqrt(squares / np.maximum(count - 1, 1))
+        logs = np.ma.masked_invalid(np.log(np.asarray(rows, np.float64)))
+    mean, spread = logs.mean(axis=0).filled(np.nan), logs.std(axis=0, ddof=1).filled(0.0)
     return np.exp(mean), np.exp(mean - spread), np.exp(mean + spread)
 
 

@@ -124,6 +124,8 @@ def _crew(count: int, folder: Path) -> Iterator[Callable[[Cell], Future[tuple[fl
         os.environ.update(_ONE_THREAD)
         try:
             return pool.submit(_train_cell, cell, folder)
+        except (OSError, ValueError) as closed:  # a worker died, and the pool is closing its pipes while one is started
+            raise BrokenProcessPool("no worker can be started") from closed
         finally:
             for name in _ONE_THREAD:
                 del os.environ[name]
