@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -19,11 +19,11 @@ import numpy as np
 from msgspec import Meta
 
 from ridgeformer.baselines import BASELINES, Baseline
-from ridgeformer.core.storage import plain
 from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.kinds import KINDS, Kind
 from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS
 from ridgeformer.core.notation import Array
+from ridgeformer.core.storage import plain
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import ShiftResult
 
