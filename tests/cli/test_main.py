@@ -130,7 +130,5 @@ def test_ctrl_c_while_kernels_compile_ends_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.endswith(
-        "ridgeformer: interrupted.\n"
-    )  # once compiled, the run itself would say at which step it stopped
+    assert err.endswith("ridgeformer: interrupted.\n")  # the run itself would say at which step
     assert "Traceback" not in err
