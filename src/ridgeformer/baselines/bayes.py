@@ -213,8 +213,8 @@ class Bayes:
 
     def posterior(self, context: Context) -> Posterior:
         """p(σ | D): nodes σ (batch, nodes), each context's own, and their probabilities (batch, nodes)."""
-        found = [part for _, _, part in self._parts(LeastSquares.of(context))]
-        sigma, probability = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        parts = [part for _, _, part in self._parts(LeastSquares.of(context))]
+        sigma, probability = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Posterior(sigma, probability)
 
     def describe(self) -> str:

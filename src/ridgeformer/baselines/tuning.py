@@ -129,10 +129,10 @@ def _best_constant(sample: _Sample, largest: float) -> float:
     coarse = sample.every(_COARSE)
     place = int(np.argmin([coarse.loss(v) for v in grid]))
     bounds = (np.log(grid[max(place - 1, 0)]), np.log(grid[min(place + 1, len(grid) - 1)]))
-    found = optimize.minimize_scalar(
+    best = optimize.minimize_scalar(
         lambda log_v: sample.loss(float(np.exp(log_v))), bounds=bounds, method="bounded", options={"xatol": _TOLERANCE}
     )
-    return min((float(np.exp(found.x)), least, largest), key=sample.loss)
+    return min((float(np.exp(best.x)), least, largest), key=sample.loss)
 
 
 def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
@@ -148,14 +148,14 @@ def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
         return sample.capped_loss(float(np.exp(logs[0])), float(np.exp(logs[1])))
 
     start = [float(np.log(_SLOPES[row])), float(np.log(ceilings[column]))]
-    found = optimize.minimize(
+    best = optimize.minimize(
         loss,
         start,
         method="Nelder-Mead",
         bounds=[(float(np.log(axis[0])), float(np.log(axis[-1]))) for axis in (_SLOPES, ceilings)],
         options={"xatol": _TOLERANCE, "fatol": _TOLERANCE**2 * loss(np.array(start))},
     )
-    slope, ceiling = np.exp(found.x)
+    slope, ceiling = np.exp(best.x)
     return float(slope), float(ceiling)
 
 

@@ -56,10 +56,10 @@ def read_whole(path: Path, at_most: int) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
                 raise InputError(f"{name} is not a regular file.")
-            if found.st_size > at_most:
+            if status.st_size > at_most:
                 raise InputError(f"{name} is larger than {at_most / 2**20:g} MiB, which no such file is.")
             return file.read(at_most)
     except FileNotFoundError as missing:

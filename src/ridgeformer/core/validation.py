@@ -80,12 +80,12 @@ def instance(name: str, value: Any, kind: type[_Class], hint: str = "") -> _Clas
 def float_dtype(dtype: Any) -> np.dtype[Any]:
     """float32 or float64 as a dtype."""
     try:
-        found = np.dtype(dtype) if dtype is not None else None
+        parsed = np.dtype(dtype) if dtype is not None else None
     except (TypeError, ValueError, SyntaxError):
-        found = None
-    if found is None or found not in FLOATS:  # a dtype equals None, since np.dtype(None) is float64
+        parsed = None
+    if parsed is None or parsed not in FLOATS:  # a dtype equals None, since np.dtype(None) is float64
         raise InputError(f"The precision must be float32 or float64, not {dtype!r}.")
-    return found
+    return parsed
 
 
 def real_array(name: str, value: Any) -> Array:

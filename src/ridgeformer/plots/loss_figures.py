@@ -186,14 +186,14 @@ def profile_chart(
     whole = tuple(place for place, level in enumerate(panel.levels) if level == int(level))
     series = []
     for method in ("bayes", *RIDGES, *KINDS):
-        label, found = METHODS[method].label, panel.find(method, layers if method in KINDS else None)
-        if found is None:
+        label, profile = METHODS[method].label, panel.find(method, layers if method in KINDS else None)
+        if profile is None:
             notes.add(where, label)
             continue
         # At one level of σ it is no limit: it is the best on average over the levels of the prior.
         name = "Bayes predictor" if method == "bayes" else label
-        values = found.unadjusted if unadjusted else found.adjusted
-        interval = spec.interval(values, found.standard_error) if method in KINDS and not unadjusted else {}
+        values = profile.unadjusted if unadjusted else profile.adjusted
+        interval = spec.interval(values, profile.standard_error) if method in KINDS and not unadjusted else {}
         look = METHODS[method].look
         series.append(Series(name, look, panel.levels, values, marked=whole, keys=(label,), **interval))
     highest = panel.levels[-1]

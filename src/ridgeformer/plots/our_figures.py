@@ -136,7 +136,7 @@ def figure_training(results: Results) -> Figure:
     curves: dict[str, list[TrainingCurve]] = {}
     for noise in dict.fromkeys((SEEDED_PRIOR, *PRIORS)):
         runs = [record.find(method, layers, noise) for layers in SEEDED_LAYERS for method in KINDS]
-        curves |= {noise: found} if (found := [run for run in runs if run is not None and run.stages]) else {}
+        curves |= {noise: scores} if (scores := [run for run in runs if run is not None and run.stages]) else {}
     if not curves:
         raise results.nothing("training", "timed runs")
     views = [_training_view(runs, baseline(results, "bayes", noise)) for noise, runs in curves.items()]
@@ -196,11 +196,11 @@ def figure_shift(results: Results) -> Figure:
         raise results.nothing("shift", "scenarios")
     scenarios, columns, failed = record.scenarios[:_MOST_ROWS], [], []
     for place, name in enumerate(record.predictors[:_MOST_PREDICTORS]):
-        found = [scenario.results[name] for scenario in scenarios]
-        ratios = spec.floats(result.ratio for result in found)
-        interval = spec.interval(ratios, [result.ratio_error for result in found])
+        scores = [scenario.results[name] for scenario in scenarios]
+        ratios = spec.floats(result.ratio for result in scores)
+        interval = spec.interval(ratios, [result.ratio_error for result in scores])
         columns.append(Series(name, _shift_look(name, place), ratios, **interval))
-        failed.append(tuple(not result.survives for result in found))
+        failed.append(tuple(not result.survives for result in scores))
     lowest = min((ratio for one in columns for ratio in one.x if 0 < ratio < math.inf), default=1.0)
     panel = Comparison(
         f"Loss over that of ridge regression that is told the shift, on {spec.count_text(record.sequences)} sequences",

@@ -61,9 +61,9 @@ class Trial:
 
     def numbers(self) -> tuple[str, ...]:
         """Loss, standard error, median, largest loss and seconds, for people to read."""
-        found = self.evaluation
-        losses = (f"{found.adjusted_loss:.4g}", f"{found.standard_error:.1g}", f"{found.median:.4g}")
-        return (*losses, f"{found.maximum:.3g}", f"{self.seconds:.0f}")
+        measured = self.evaluation
+        losses = (f"{measured.adjusted_loss:.4g}", f"{measured.standard_error:.1g}", f"{measured.median:.4g}")
+        return (*losses, f"{measured.maximum:.3g}", f"{self.seconds:.0f}")
 
     @property
     def printed(self) -> float | None:
