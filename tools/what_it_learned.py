@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import learned_page as page
 import tyro
-from learned_page import Journey
 
+import learned_page as page
 import ridgeformer
+from learned_page import Journey
 from ridgeformer.analysis import Ablation, Explanation, Sample, Tuner, ablations, explain_model, model_from_omega
 from ridgeformer.analysis import simplest as find_simplest
 from ridgeformer.analysis.algorithm import recorded_task

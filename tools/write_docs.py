@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 
 import tyro
-from reproduction_page import reproduction_blocks
 
+from reproduction_page import reproduction_blocks
 from ridgeformer.bench.rows import NUMBER_HEADS, SECTIONS, BenchReport, table_text
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError

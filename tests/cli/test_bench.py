@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Capture, Patch, call, read_json, refuses, succeeds
 
 from ridgeformer.bench import SECTIONS, BenchConfig, BenchReport, Row, Target
 from ridgeformer.bench.machine import describe_machine
@@ -16,6 +15,7 @@ from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.reproduction import training_targets
 from ridgeformer.reproduction.training_targets import Trial
+from running import Capture, Patch, call, read_json, refuses, succeeds
 
 ROWS = (
     Row("step", "ours, sampled", 1.0, seconds=0.0018),

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Capture, Patch, leave_untuned, read_json, succeeds
 
 import ridgeformer as rf
 from ridgeformer.cli.evaluate import evaluate, model_labels
+from running import Capture, Patch, leave_untuned, read_json, succeeds
 from support import one_sentence
 
 TASK = {"dim": 3, "examples": 8, "noise": "uniform:2"}

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Capture, Patch, read_json, succeeds
 
 import ridgeformer as rf
 from ridgeformer.analysis import few_constants, refit
 from ridgeformer.cli.explain import explain
 from ridgeformer.plots.render import save_figure
 from ridgeformer.theory import Check, run_checks
+from running import Capture, Patch, read_json, succeeds
 from support import make_examples, one_sentence, relative_error, tame_model
 
 TASK = {"dim": 3, "examples": 8, "noise": "uniform:2"}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Capture, Patch, call, refuses, shell, start, succeeds
 
 import ridgeformer as rf
 from ridgeformer import __main__ as door
 from ridgeformer.core.validation import InterruptedRunError, RidgeformerError
+from running import Capture, Patch, call, refuses, shell, start, succeeds
 
 FLAGS = {
     "train": "out resume overwrite config threads tensorboard json kind layers heads noise dim examples seed recipe "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running import Capture, Patch, call, refuses, succeeds
 
 from made_up_results import made_up, write_results
 from ridgeformer.cli.report import report
+from running import Capture, Patch, call, refuses, succeeds
 
 
 def test_report_of_the_default_folder_draws_into_its_subfolder(tmp_path: Path, capsys: Capture) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Capture, Patch, call, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
 import ridgeformer.cli.reproduce as command
@@ -23,6 +22,7 @@ from ridgeformer.reproduction.cells import grid_cells
 from ridgeformer.reproduction.grid import GridEvent
 from ridgeformer.reproduction.table1 import Table1
 from ridgeformer.training import StepInfo
+from running import Capture, Patch, call, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
 SMALL = (
     *("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report"),

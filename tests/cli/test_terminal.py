@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from running import Capture, Patch
 
 from ridgeformer.cli import terminal
 from ridgeformer.cli.terminal import Progress, check_files, make_folder, output_console, print_table, write_json
 from ridgeformer.core.validation import InputError
+from running import Capture, Patch
 from support import one_sentence
 
 NUMBERS = [f"{value:.5f} ± {value / 100:.6f}" for value in (0.123456, 12.3456, 123.456, 3.25, 77.75)]

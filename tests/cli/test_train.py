@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Capture, Patch, read_json, refuses, start, succeeds, wait_for
 
 import ridgeformer as rf
 from ridgeformer.cli.train import TrainingDisplay
 from ridgeformer.training import StepInfo
 from ridgeformer.training.config import TrainConfig
+from running import Capture, Patch, read_json, refuses, start, succeeds, wait_for
 
 SMALL = ("--kind", "diag", "--layers", 2, "--dim", 3, "--examples", 6, "--recipe", "paper", "--batch", 16)
 QUICK = (*SMALL, "--steps", 30, "--sequences", 300)

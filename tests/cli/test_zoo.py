@@ -6,11 +6,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from running import Capture, Patch, read_json, refuses, succeeds
 
 import ridgeformer as rf
 from ridgeformer import zoo as shelf
 from ridgeformer.training.config import TrainConfig
+from running import Capture, Patch, read_json, refuses, succeeds
 
 
 @pytest.fixture(scope="module")

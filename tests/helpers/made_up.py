@@ -7,9 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from made_up_results import RECORDS, made_up
-
 import ridgeformer as rf
+from made_up_results import RECORDS, made_up
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.predictor import LinearPredictor
 from ridgeformer.reproduction.table1 import Entry, Table1

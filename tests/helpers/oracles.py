@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from support import Examples
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
+from support import Examples
 
 jax.config.update("jax_enable_x64", True)
 

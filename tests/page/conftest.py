@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from browsing import Browser, start_browser
 from made_up import records, write_records
-
 from ridgeformer.page import write_page
 
 

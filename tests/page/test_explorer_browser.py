@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import Browser
-from made_up import page_baselines
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 import ridgeformer as rf
+from browsing import Browser
+from made_up import page_baselines
 from ridgeformer.analysis.ablation import mark, switched_off
 from ridgeformer.core.notation import Array
 from ridgeformer.theory.step_size import effective_step_size

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from javascript import MATHS, run_javascript
-from made_up import page_baselines
-from support import KINDS, Examples, make_examples, relative_error, tame_model
 
 import ridgeformer as rf
+from javascript import MATHS, run_javascript
+from made_up import page_baselines
 from ridgeformer.analysis.ablation import mark, switched_off
 from ridgeformer.analysis.diagonal import inert
 from ridgeformer.core.notation import Array
 from ridgeformer.page.models import encode_model, encode_models, page_model_names
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.step_size import effective_step_size
+from support import KINDS, Examples, make_examples, relative_error, tame_model
 
 TOLERANCE = 1e-6
 """What the page promises. Float64 on both sides gives 1e-11 and better; deep models amplify rounding."""

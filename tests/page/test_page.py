@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import poisoned, records, write_records
-from support import refused
 
+from made_up import poisoned, records, write_records
 from ridgeformer.core.storage import plain
 from ridgeformer.core.validation import InputError
 from ridgeformer.page import write_page
@@ -26,6 +25,7 @@ from ridgeformer.page.models import page_model_names
 from ridgeformer.plots import FIGURES
 from ridgeformer.reproduction.records import DIGITS, METHODS
 from ridgeformer.reproduction.results import RECORDS
+from support import refused
 
 LARGEST_PAGE = 3_000_000  # bytes; what the page may weigh
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><!--\u2028]]>"

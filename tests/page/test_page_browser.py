@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from browsing import Browser
-from made_up import PRIORS, poisoned, records, write_records
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 import ridgeformer as rf
+from browsing import Browser
+from made_up import PRIORS, poisoned, records, write_records
 from ridgeformer.page import write_page
 from ridgeformer.page.build import page_data, page_html
 from ridgeformer.page.models import encode_models

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reproduction_page as page
-from reproduction_page import printed_error, read_times, shortfalls
 
+import reproduction_page as page
 import ridgeformer as rf
 from made_up_results import write_results
+from reproduction_page import printed_error, read_times, shortfalls
 from ridgeformer.core.forward import token_predictions
 from ridgeformer.reproduction.cells import Cell
 from ridgeformer.reproduction.claims import Claim, ClaimsRecord

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import learned_page as page
 import numpy as np
 import pytest
-import what_it_learned
-from what_it_learned import energy_decay, journey, write_page
 
+import learned_page as page
 import ridgeformer as rf
+import what_it_learned
 from ridgeformer.analysis import few_constants
 from ridgeformer.analysis.few_constants import FORMS
 from ridgeformer.core.validation import RidgeformerError
 from support import one_sentence
+from what_it_learned import energy_decay, journey, write_page
 
 TASK = rf.Task(3, 9, "uniform:2")
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import write_docs
-from write_docs import main, replace_block
 
+import write_docs
 from made_up_results import made_up_baselines
 from ridgeformer.bench import BenchConfig, BenchReport, Row, Target
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.reproduction.training_targets import Trial, TrialsRecord
 from support import refused
+from write_docs import main, replace_block
 
 DOCS = Path(write_docs.__file__).parents[1] / "docs"
 
