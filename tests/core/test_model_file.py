@@ -16,7 +16,7 @@ import safetensors.numpy
 
 import ridgeformer as rf
 from ridgeformer.core import model_file
-from support import DTYPES, KINDS, refusal
+from support import DTYPES, KINDS, refusal, refused
 
 
 def named(kind: str, info: Any = None, dtype: Any = np.float32, heads: int = 2) -> rf.LinearTransformer:
@@ -64,7 +64,7 @@ def test_saved_file_is_plain_safetensors_with_json_metadata(tmp_path: Path) -> N
     data = (tmp_path / "m").read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = json.loads(header["__metadata__"]["ridgeformer"])
-    assert (metadata["format"], metadata["kind"], metadata["dim"], metadata["info"]) == (1, "diag", 4, {"seed": 1})
+    assert (metadata["format"], metadata["kind"], metadata["dim"], metadata["info"]) == (2, "diag", 4, {"seed": 1})
     assert set(metadata["versions"]) == {"ridgeformer", "numpy", "python"}
 
 
@@ -139,3 +139,32 @@ def test_save_to_an_impossible_path_is_refused(tmp_path: Path, name: str) -> Non
     with refusal("Cannot write"):
         named("diag").save(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_single_flipped_bit_gives_another_model(tmp_path: Path, kind: str) -> None:
+    """Every bit of the file in turn: it is refused with a sentence, or the model is the same to the last bit."""
+    model = rf.LinearTransformer.init(kind, layers=1, dim=1)
+    model.save(tmp_path / "m")
+    data, complaints = (tmp_path / "m").read_bytes(), 0
+    for place in range(len(data)):
+        for bit in range(8):
+            damaged = bytes([*data[:place], data[place] ^ 1 << bit, *data[place + 1 :]])
+            try:
+                loaded = model_file.read_model(damaged, "m")
+            except rf.InputError:
+                complaints += 1
+                continue
+            assert (loaded.kind, loaded.info) == (kind, {})
+            assert loaded.flatten().tobytes() == model.flatten().tobytes()
+    assert complaints > 7 * len(data)
+
+
+def test_file_without_a_digest_of_the_time_before_still_loads() -> None:
+    """The zoo has such files; of one that says it has a digest, none may be taken away."""
+    data = (Path(rf.__file__).parent / "zoo" / "models" / "diag-1-uniform-5.safetensors").read_bytes()
+    assert b'"sha256' not in data
+    assert model_file.read_model(data, "m").kind == "diag"
+    newer = data.replace(rb"\"format\": 1", rb"\"format\": 2")
+    assert newer != data
+    refused("does not match its digest", model_file.read_model, newer, "m")

@@ -1,13 +1,16 @@
 """Model files: one safetensors file with the kind's own parameters, and metadata as one JSON string.
 
 Files may come from anywhere, so nothing in them is trusted: sizes are bounded before anything is read, the metadata
-must be plain JSON, tensors must be exactly those the kind has, and values must be finite. No code is ever loaded.
+must be plain JSON, tensors must be exactly those the kind has, and values must be finite. No code is ever loaded. Since
+format 2 a digest of metadata and tensors is kept beside them, so that no damaged file loads as another model.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,15 @@ import safetensors.numpy
 from ridgeformer._version import __version__
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
 from ridgeformer.core.storage import read_whole, strict_json, write_whole
 from ridgeformer.core.validation import FLOATS, InputError, shortened
 
-FORMAT = 1
-METADATA_KEY = "ridgeformer"
+FORMAT = 2
+UNSIGNED_FORMAT = 1
+"""Files of the time before digests; they still load."""
+METADATA_KEY = "ridgeformer"  # one key only: safetensors writes several in an order that changes
+_DIGEST = "sha256"
 MAX_FILE_BYTES = 1 << 30
 MAX_HEADER_BYTES = 1 << 22
 
@@ -39,7 +46,7 @@ def save_model(model: LinearTransformer, path: Path) -> None:
         "versions": {"ridgeformer": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     try:
-        text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+        text = json.dumps(metadata | {_DIGEST: _digest(metadata, model.parameters)}, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as unfit:
         raise InputError(f"The model's info must be plain JSON without NaN: {unfit}.") from unfit
     data = safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text})
@@ -58,9 +65,11 @@ def load_model(path: Path) -> LinearTransformer:
 def read_model(data: bytes, path: Path | str) -> LinearTransformer:
     """A model from the bytes of a file; ``path`` is what errors call it."""
     metadata = _metadata(path, data)
+    digest = metadata.pop(_DIGEST, None)
     kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
-    if metadata.get("format") != FORMAT or isinstance(metadata.get("format"), bool):
-        raise InputError(f"{path} has format {shortened(metadata.get('format'))}; this version reads format {FORMAT}.")
+    version = metadata.get("format")
+    if version not in (FORMAT, UNSIGNED_FORMAT) or isinstance(version, bool):
+        raise InputError(f"{path} has format {shortened(version)}; this version reads formats 1 and {FORMAT}.")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{path} says it holds a model of unknown kind {shortened(kind)}.")
     if not isinstance(info, dict) or not isinstance(dim, int):
@@ -69,6 +78,8 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         tensors = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as broken:
         raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
+    if version != UNSIGNED_FORMAT and digest != _digest(metadata, tensors):
+        raise InputError(f"{path} is damaged: what it holds does not match its digest.")
     names = set(KINDS[kind].shapes(1, 1, 1))
     if set(tensors) != names:
         expected = " and ".join(sorted(names))
@@ -86,14 +97,22 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         raise InputError(f"{path}: {unfit}") from unfit
 
 
+def _digest(metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    """SHA-256 of the metadata and of every tensor with its name, type and shape."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True, allow_nan=False).encode())
+    for name, array in sorted(tensors.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def _metadata(path: Path | str, data: bytes) -> dict[str, Any]:
     """The JSON object in the file's header."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
         raise InputError(f"{path} is not a safetensors file, or is cut off.")
     try:
-        header = strict_json(data[8 : 8 + length])
-        metadata = strict_json(header["__metadata__"][METADATA_KEY])
+        metadata = strict_json(strict_json(data[8 : 8 + length])["__metadata__"][METADATA_KEY])
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise InputError(f"{path} is not a ridgeformer model file: its metadata cannot be read.") from broken
     if not isinstance(metadata, dict):
