@@ -106,3 +106,12 @@ def test_folder_that_cannot_be_made_or_written_is_refused(tmp_path: Path) -> Non
     for folder in (tmp_path / "file", tmp_path / "file" / "under", Path("/proc/1")):
         with pytest.raises(InputError, match="Cannot write"):
             make_folder(folder)
+
+
+def test_text_from_files_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.say("a \x1b[2J spec")
+    terminal.print_table("", ("name", "loss"), [["\x1b]0;title\a model", "0.1"]])
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\a" not in printed
+    assert "a �[2J spec" in printed

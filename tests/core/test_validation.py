@@ -26,7 +26,7 @@ from ridgeformer.core.validation import (
     shortened,
     whole_number,
 )
-from support import KINDS, refused
+from support import KINDS, refusal, refused
 
 # --- the checks alone -------------------------------------------------------------------------------------------------
 
@@ -384,3 +384,21 @@ def test_good_contexts_are_accepted() -> None:
     """The control of the test above."""
     losses, _ = rf.losses_and_gradient_on(model(), GOOD, backend="fused")
     assert losses.shape == (4,)
+
+
+def test_messages_are_printable_and_short_whatever_a_file_put_into_them() -> None:
+    message = str(rf.InputError("red \x1b[31m, bell \a, right to left \u202e: " + "x" * 100_000))
+    assert message.startswith("red �[31m, bell �, right to left �: xxx")
+    assert message.isprintable()
+    assert len(message) < 2100
+
+
+def test_work_beyond_the_memory_of_the_machine_is_refused_before_it_begins() -> None:
+    """A model of 4096 features and 300 layers has 2400 numbers, and would need hundreds of gigabytes to run."""
+    with refusal("would take .* GiB of memory; this machine has"):
+        rf.Task(4096, 5000).draw_contexts(32_768, seed=0)
+    with refusal("would take .* GiB"):
+        rf.Task(10, 2**31 - 1).draw_tokens(1000, seed=0)
+    model = rf.LinearTransformer.init("diag", layers=300, dim=4095, dtype=np.float64)
+    with refusal("would take .* GiB"):
+        rf.loss_and_gradient(model, rf.Task(4095, 5000), batch=8, seed=0)

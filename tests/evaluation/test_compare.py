@@ -349,3 +349,7 @@ def test_compare_refuses_bad_input_in_one_sentence(name: str) -> None:
 def test_difference_of_an_unknown_predictor_names_the_nearest() -> None:
     found = compare({"zero": Zero(), "ols": OLS()}, TASK, 10)
     refused("Did you mean 'zero'", found.difference, "zeri", "ols")
+
+
+def test_profile_of_a_prior_that_reaches_far_asks_for_its_levels_instead_of_running_for_ever() -> None:
+    refused("would have 1,999,308 levels", rf.profile, {"OLS": rf.baselines.OLS()}, rf.Task(3, 8, "uniform:1e6"))

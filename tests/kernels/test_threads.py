@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import ridgeformer as rf
 from ridgeformer.kernels import threads as pool
 from ridgeformer.kernels.threads import default_threads, run_divided
 
@@ -139,3 +140,12 @@ def test_forgetting_workers_lets_new_ones_be_hired(monkeypatch: pytest.MonkeyPat
     record = Recorder()
     run_divided(record, 3, 3)
     assert len(record.ranges) == 3
+
+
+@pytest.mark.parametrize("chosen", ["5000", "257", "9" * 100_000])
+def test_more_threads_than_any_machine_has_cores_to_spare_are_refused(
+    monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    monkeypatch.setenv("RIDGEFORMER_THREADS", chosen)
+    with pytest.raises(rf.InputError, match="from 1 to 256"):
+        default_threads()

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from ridgeformer.core.distributions import NoisePrior, load_noise
 from ridgeformer.core.storage import plain, write_whole
-from ridgeformer.core.validation import InputError, shortened
+from ridgeformer.core.validation import InputError, printable, shortened
 
 
 def argument(metavar: str, help: str | None = None) -> Any:
@@ -58,6 +58,7 @@ _PIPE_WIDTH = 180  # columns of the widest table, that of the default shifts
 _NARROWEST = 12  # columns to which words are folded before a table is cut in two
 _LONGEST_WORD = 24  # columns to which a word in a heading, such as the name of a model, is folded
 _BORDER = 3  # columns that rich puts around each column of a table
+_LONGEST_LINE = 5000  # characters that are printed of one line
 _REFRESH = 0.2  # seconds between updates of a bar; a training step takes about a millisecond
 _PLAIN_SECONDS = 10.0  # between lines when there is no terminal to draw a bar on; short work stays silent
 
@@ -73,7 +74,12 @@ def output_console() -> Console:
 def say(text: str, to_copy: bool = False, console: Console | None = None) -> None:
     """Print a sentence as it is; wrapped on a terminal, unless it has a path or a command ``to_copy`` in it."""
     console = output_console() if console is None else console
-    console.print(text, highlight=False, markup=False, soft_wrap=to_copy or not console.is_terminal)
+    console.print(_clean(text), highlight=False, markup=False, soft_wrap=to_copy or not console.is_terminal)
+
+
+def _clean(text: str) -> str:
+    """Lines without characters that could command a terminal: names and specs may come from files."""
+    return "\n".join(printable(line, _LONGEST_LINE) for line in text.split("\n"))
 
 
 def warn(text: str) -> None:
@@ -96,7 +102,7 @@ def print_table(
     after which of them a line is drawn.
     """
     console = output_console()
-    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(_clean(cell)) for cell in row] for row in rows]
     widths = []
     for number, head in enumerate(heads):
         needed = max((line.cell_len for row in cells for line in row[number].split("\n")), default=0)

@@ -26,6 +26,7 @@ from ridgeformer.core.validation import InputError, nonnegative, shortened, whol
 _legendre = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)  # 256 nodes take 15 ms, and Bayes asks often
 
 _LEVEL = "A noise level σ"
+_LARGEST_LEVEL = 1e6  # squares of targets then stay far from overflow, also in float32
 _VARIANCE_NODES = 64  # of the quadrature of E σ²: exact for the priors of this package
 
 
@@ -64,7 +65,7 @@ class Fixed:
     form: ClassVar[str] = "fixed:1"
 
     def __post_init__(self) -> None:
-        nonnegative(_LEVEL, self.sigma)
+        _check_level(self.sigma)
 
     @property
     def spec(self) -> str:
@@ -183,7 +184,7 @@ class Categorical:
             raise InputError("A categorical noise prior needs at least one level.")
         object.__setattr__(self, "levels", tuple(self.levels))
         for level in self.levels:
-            nonnegative(_LEVEL, level)
+            _check_level(level)
 
     @property
     def spec(self) -> str:
@@ -300,9 +301,14 @@ def _literals(call: str, text: str) -> tuple[list[Any], dict[str, Any]]:
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 
 
+def _check_level(level: float) -> None:
+    if nonnegative(_LEVEL, level) > _LARGEST_LEVEL:
+        raise InputError(f"{_LEVEL} must be at most {_LARGEST_LEVEL:g}, not {shortened(level)}.")
+
+
 def _check_bounds(name: str, low: float, high: float) -> None:
-    nonnegative(_LEVEL, low)
-    nonnegative(_LEVEL, high)
+    _check_level(low)
+    _check_level(high)
     if low > high:
         raise InputError(f"A {name} noise prior needs low ≤ high, not {low:g} and {high:g}.")
 

@@ -13,7 +13,7 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.distributions import NoisePrior, parse_noise
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw, Purpose, Source, draw_gram, noise_rng, philox_key, token_rng
-from ridgeformer.core.validation import InputError, float_dtype, former_names, whole_number
+from ridgeformer.core.validation import InputError, check_memory, float_dtype, former_names, whole_number
 
 MAX_DIM = 4096
 MAX_EXAMPLES = 2**31 - 1
@@ -119,6 +119,7 @@ class Task:
         """Contexts as tokens, for any n ≥ 1."""
         dtype = float_dtype(dtype)
         sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
+        check_memory(f"{batch} contexts of {self.examples} examples", 16.0 * batch * self.examples * (self.dim + 1))
         rng = token_rng(seed, purpose, step)
         weights = rng.standard_normal((batch, self.dim))
         query = rng.standard_normal((batch, self.dim))
@@ -145,6 +146,7 @@ class Task:
         rounding. "auto" takes the compiled one for batches large enough to be worth loading it.
         """
         dtype, batch = float_dtype(dtype), whole_number("batch", batch, 1, MAX_BATCH)
+        check_memory(f"{batch} contexts of {self.dim} features", 4.0 * batch * (self.dim + 1) ** 2 * dtype.itemsize)
         fused = uses_kernels(backend, batch * (self.dim + 1) ** 2 >= _WORTH_COMPILING)
         source = self.source(batch, seed=seed, step=step, purpose=purpose)
         if not self.gram_drawable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import os
 from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, TypeVar
@@ -12,9 +13,15 @@ import numpy as np
 
 from ridgeformer.core.notation import Array
 
+_LONGEST_MESSAGE = 2000  # characters: what files hold can be of any length
+
 
 class RidgeformerError(Exception):
     """Base of all errors raised on purpose; the command line prints it and exits with code 2."""
+
+    def __init__(self, message: str = "") -> None:
+        """Text from files may be part of the message: it is made printable and short."""
+        super().__init__(printable(message, _LONGEST_MESSAGE))
 
 
 class InputError(RidgeformerError):
@@ -30,6 +37,23 @@ class InterruptedRunError(RidgeformerError):
 
 _Class = TypeVar("_Class")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """Text from anywhere, for a terminal: control characters, which could command it, become �; what is long is cut."""
+    text = text if len(text) <= longest else f"{text[:longest]}…"
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def check_memory(what: str, needed: float) -> None:
+    """Refuse work that needs more memory than the machine has, before it begins."""
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not known here
+        return
+    if needed > there:
+        needs, has = (f"{size / 2**30:,.0f} GiB" for size in (needed, there))
+        raise InputError(f"{what} would take {needs} of memory; this machine has {has}.")
 
 
 def shortened(value: Any, longest: int = 100) -> str:

@@ -22,6 +22,7 @@ from ridgeformer.evaluation.statistics import Comparison, Difference, Evaluation
 
 OnChunk = Callable[[int], None] | None
 """Called with the number of sequences done so far."""
+_MOST_LEVELS = 1000  # of a profile that nobody chose
 _PRIOR_NODES = 64  # of the quadrature that tells how far a prior reaches
 
 
@@ -196,6 +197,8 @@ class Profile:
 def default_levels(prior: NoisePrior, step: float = 0.5) -> tuple[float, ...]:
     """0, ``step``, … up to one beyond the largest noise of the prior (rounded up), as in the paper's figure 2."""
     highest = math.ceil(float(np.max(prior.quadrature(_PRIOR_NODES)[0]))) + 1
+    if highest / step > _MOST_LEVELS:
+        raise InputError(f"A profile up to σ = {highest:,} would have {highest / step:,.0f} levels; name some of them.")
     return tuple(step * k for k in range(math.floor(highest / step) + 1))
 
 

@@ -16,6 +16,7 @@ from ridgeformer.core.gradient import Options
 from ridgeformer.core.kinds import Blocks, Compiled, Dense
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw, Source
+from ridgeformer.core.validation import check_memory
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
 from ridgeformer.kernels.inference import (
@@ -97,6 +98,7 @@ def carve(shapes: _Shapes, dtype: Any) -> dict[str, Array]:
     """
     lanes = lane_count(np.dtype(dtype).itemsize)
     counts = {name: int(np.prod(shape, dtype=np.int64)) for name, shape in shapes.items()}
+    check_memory("This model", 2.0 * sum(counts.values()) * VECTOR_BYTES)
     buffer = np.zeros((sum(counts.values()) + 1) * VECTOR_BYTES, dtype=np.uint8)
     start = -buffer.ctypes.data % VECTOR_BYTES
     arrays = {}

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from queue import SimpleQueue
 
-from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.core.validation import InputError, shortened, whole_number
 
 _Work = Callable[[int, int], None]
 _Job = tuple[_Work, int, int, "SimpleQueue[BaseException | None]"]
 
+MAX_THREADS = 256  # more than any machine has cores to spare: a slip, and a thread each
 _jobs: SimpleQueue[_Job] = SimpleQueue()
 _workers = 0
 _lock = threading.Lock()
@@ -28,14 +29,14 @@ def default_threads() -> int:
     chosen = os.environ.get("RIDGEFORMER_THREADS")
     if chosen is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not (chosen.isascii() and chosen.isdigit()) or int(chosen) < 1:
-        raise InputError(f"RIDGEFORMER_THREADS must be a whole number of at least 1, not {chosen!r}.")
+    if not (chosen.isascii() and chosen.isdigit() and 1 <= int(chosen[:9]) <= MAX_THREADS):
+        raise InputError(f"RIDGEFORMER_THREADS must be a number from 1 to {MAX_THREADS}, not {shortened(chosen)}.")
     return int(chosen)
 
 
 def run_divided(work: _Work, pieces: int, threads: int | None = None) -> None:
     """Call ``work(begin, end)`` over consecutive ranges that cover 0 … pieces, one range per thread."""
-    threads = default_threads() if threads is None else whole_number("threads", threads, 1)
+    threads = default_threads() if threads is None else whole_number("threads", threads, 1, MAX_THREADS)
     count = max(1, min(threads, pieces))
     bounds = [pieces * i // count for i in range(count + 1)]
     if count > 1:

@@ -104,7 +104,7 @@ def train_grid(cells: Sequence[Cell], folder: Path, on_event: OnEvent, workers: 
 
 def _share(cell: Cell, folder: Path) -> float:
     """How much of a cell is done, by the history of its run."""
-    with contextlib.suppress(OSError, ValueError, KeyError, IndexError):  # not begun, or a line half written
+    with contextlib.suppress(InputError, ValueError, KeyError, IndexError):  # not begun, or a line half written
         steps = RunDirectory(folder / cell.name).read_history()[-1]["total"]
         return min(1.0, steps / sum(stage.steps for stage in stages_of(cell.config)))
     return 0.0
