@@ -85,7 +85,7 @@ def test_config_file_is_what_flags_start_from_and_former_names_still_work(
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "unknown name in a config": (("--config", "bad.json"), "Did you mean 'layers'?"),
-    "config that is not there": (("--config", "none.json"), "Cannot read none.json"),
+    "config that is not there": (("--config", "none.json"), "There is no file 'none.json'"),
     "config that is no JSON": (("--config", "broken.json"), "broken.json is not JSON"),
     "unknown kind": (("--kind", "ful"), "Did you mean 'full'?"),
     "unknown recipe": (("--recipe", "papre"), "Did you mean 'paper'?"),

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans import NAMES, FaultyLosses, run_with, short_run
 
 import ridgeformer as rf
+from plans import NAMES, FaultyLosses, run_with, short_run
 from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw, Purpose
 from ridgeformer.training import TrainConfig, TrainingDivergedError, adam_stage, train

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_config_file_that_is_not_an_object_is_one_clear_error(tmp_path: Path, te
 
 
 def test_config_file_that_is_missing_is_one_clear_error(tmp_path: Path) -> None:
-    refused("Cannot read", TrainConfig.from_file, tmp_path / "none.json")
+    refused("There is no file", TrainConfig.from_file, tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,8 @@ def test_precision_is_float64_for_tasks_where_sigma_is_always_zero_unless_told_o
         assert (config.noise_free, config.dtype) == (free, dtype)
         run = Run(config, stages_of(config))
         assert run.model(run.start()).dtype == dtype
+
+
+def test_config_that_is_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    refused("is not a regular file", TrainConfig.from_file, tmp_path / "config.json")

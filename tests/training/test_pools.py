@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans import FAULTS, NAMES, Fault, FaultyLosses, run_with, short_run, spoiled
 
 import ridgeformer as rf
+from plans import FAULTS, NAMES, Fault, FaultyLosses, run_with, short_run, spoiled
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on

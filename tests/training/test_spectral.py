@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from plans import short_run, trail_of
 
 import ridgeformer as rf
+from plans import short_run, trail_of
 from ridgeformer.baselines import ConstRR
 from ridgeformer.core.notation import Array
 from ridgeformer.evaluation import adjusted_losses

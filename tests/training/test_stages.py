@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, trail_of
 
 import ridgeformer as rf
+from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, trail_of
 from ridgeformer.training import StepInfo, TrainConfig, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import PoolStage

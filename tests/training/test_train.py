@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import plans
 import pytest
-from plans import ADAM, CONFIGS, GDPP, WARM, fingerprint, short_run, train_short, train_until
 
+import plans
+from plans import ADAM, CONFIGS, GDPP, WARM, fingerprint, short_run, train_short, train_until
 from ridgeformer import LinearTransformer, Uniform
 from ridgeformer.core.model_file import load_model
 from ridgeformer.core.notation import Array
 from ridgeformer.training import StepInfo, TrainConfig, train
 from ridgeformer.training import run_directory as run_directory_module
 from ridgeformer.training.optimisers import QuasiNewton
-from ridgeformer.training.run_directory import RunDirectory, load_checkpoint
-from ridgeformer.training.stages import TrainState
+from ridgeformer.training.run_directory import Checkpoint, RunDirectory, load_checkpoint
+from ridgeformer.training.stages import Run, TrainState
 from support import refused
 
 
@@ -69,9 +69,9 @@ def cut_run(config: TrainConfig, folder: Path, cuts: list[int]) -> None:
 def forgetting(monkeypatch: pytest.MonkeyPatch, change: Callable[[TrainState], TrainState]) -> None:
     """Let checkpoints come back changed."""
 
-    def forgetful(path: Path) -> tuple[TrainState, int]:
-        state, length = load_checkpoint(path)
-        return change(state), length
+    def forgetful(path: Path, run: Run) -> Checkpoint:
+        checkpoint = load_checkpoint(path, run)
+        return checkpoint._replace(state=change(checkpoint.state))
 
     monkeypatch.setattr(run_directory_module, "load_checkpoint", forgetful)
 
@@ -292,7 +292,7 @@ def test_resume_with_every_checkpoint_damaged_starts_again_and_says_so(
         path.write_bytes(b"nonsense")
     messages: list[str] = []
     train_short(whole.config, folder, resume=True, on_message=messages.append)
-    assert len(messages) == 3
+    assert [message.endswith("the start of the run.") for message in messages] == [False, False, True]
     assert fingerprint(folder) == whole.files
 
 

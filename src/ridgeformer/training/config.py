@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,11 @@ from ridgeformer.core.distributions import NoisePrior, is_builtin, parse_noise, 
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS
 from ridgeformer.core.random import check_seed
+from ridgeformer.core.storage import read_whole, strict_json
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, former_names, nonnegative, one_of, shortened, whole_number
 
+_MOST_BYTES = 1 << 20  # of a config file; one has a few hundred
 FORMER_NAMES = {"model": "kind", "context": "examples"}
 """Fields that had another name: what users wrote then, and files of that time, still work."""
 
@@ -140,8 +141,7 @@ class TrainConfig:
     def from_file(cls, path: Path, prior: NoisePrior | None = None) -> TrainConfig:
         """Read a JSON file; see `from_json`."""
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")), str(path), prior)
-        except OSError as failed:
-            raise InputError(f"Cannot read {path}: {failed.strerror or failed}.") from failed
+            values = strict_json(read_whole(path, _MOST_BYTES))
         except (ValueError, RecursionError) as broken:
             raise InputError(f"{path} is not JSON: {broken}.") from broken
+        return cls.from_json(values, str(path), prior)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 import time
@@ -99,7 +100,7 @@ def train(
     config: what to train; a `Run` has stages of its own, where a config has those of its recipe.
     out: folder in which the run is kept. It can then go on after any interruption.
     resume: go on with the run in ``out``, bit for bit as if nothing had happened.
-    overwrite: replace a run that is already in ``out``.
+    overwrite: replace a run that is already in ``out``. A folder that holds anything else is refused.
     callbacks: a function, or several, called in turn with a `StepInfo` after every step. What it raises ends the
         training; KeyboardInterrupt stops a run that is kept in ``out`` so that it can go on later.
     on_message: called with a sentence when something is wrong that does not end the run, such as a damaged checkpoint.
@@ -132,6 +133,10 @@ def train(
     if isinstance(several, str) or not isinstance(several, Sequence) or not all(map(callable, several)):
         raise InputError(f"callbacks must be a function of a StepInfo or a list of such functions, not {callbacks!r}.")
     directory = None if out is None else RunDirectory(out)
+    if directory and resume:  # both before there is a lock: a folder that is refused is left as it is
+        directory.config(config.config.own_prior)
+    elif directory:
+        directory.check_free(overwrite)
     with directory.locked() if directory else contextlib.nullcontext():
         run = replace(config, given=_given(config, directory if resume else None))
         state, history = _open(run, directory, resume, overwrite, on_message)
@@ -172,13 +177,11 @@ def _open(
     if directory is None:
         return start, []
     if not resume:
-        directory.create(run.config, overwrite)
-        if run.given is not None:
-            run.given.save(directory.given)
+        directory.create(run.config, overwrite, run.given)
         return start, []
     if directory.config(run.config.own_prior) != run.config:
         raise InputError(f"The run in {directory.path} has other settings than these; resume it with its own.")
-    state, complaints = directory.latest()
+    state, complaints = directory.latest(run)
     if state is not None and state.plan != run.plan:
         raise OtherRecipeError(
             f"The run in {directory.path} was begun by another version of the recipe; start it again with --overwrite."
@@ -211,19 +214,19 @@ def _steps(
                 for callback in callbacks:
                     callback(info)
                 if directory and time.monotonic() - saved >= checkpoint_seconds:
-                    directory.save(state)
+                    directory.save(state, run.config)
                     saved = time.monotonic()
                 if interrupts:
                     raise KeyboardInterrupt
         if directory:
-            directory.save(state)
+            directory.save(state, run.config)
         if run.diverged(state):
             return state, None
         return state, evaluate(run.model(state), run.task, run.config.sequences, _EVALUATION_SEED)
     except KeyboardInterrupt as stopped:
         if directory is None:
             raise
-        directory.save(state)
+        directory.save(state, run.config)
         raise TrainingInterruptedError(
             f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
         ) from stopped
@@ -265,7 +268,9 @@ def tensorboard_log(folder: Path) -> Iterator[Callback]:
     def log(info: StepInfo) -> None:
         for name, value in asdict(info).items():
             if value is True or (name in ("loss", "smoothed", "rate") and info.total % _LOG_EVERY == 0):
-                writer.add_scalar(name, float(value), info.total)
+                writer().add_scalar(name, float(value), info.total)
 
-    with SummaryWriter(str(folder)) as writer:
+    with contextlib.ExitStack() as stack:
+        # Not before the first step: the folder may be in that of the run, which has to be empty when the run begins.
+        writer = functools.cache(lambda: stack.enter_context(SummaryWriter(str(folder))))
         yield log
