@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help install browser test test-slow lint bench reproduce docs clean
 help:
@@ -17,7 +17,7 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(BIN)/python pyproject.toml
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable .
 	@touch $@
 
@@ -29,6 +29,8 @@ install: $(VENV)/.installed
 
 # The page is tested in Chromium, by Debian's names; where it cannot be installed, those tests say so and are skipped.
 browser:
+	@echo "From the system's packages: chromium, chromium-driver, nodejs, installed now if they are missing and this is Debian's root."
+	@echo "Skipped: comparisons with PyTorch, unless it is in $(VENV); tests marked slow (make test-slow)."
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null && command -v node >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	    { apt-get install --yes --quiet --no-install-recommends chromium chromium-driver nodejs || \
