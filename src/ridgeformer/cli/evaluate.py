@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -334,7 +335,8 @@ def _print_shifts(shifts: ShiftTable) -> None:
     rows = [["told the truth", *(terminal.number_text(shifts.references[spec]) for spec in results)]]
     cells = {name: [results[spec][name] for spec in results] for name in next(iter(results.values()))}
     for name, row in cells.items():
-        numbers = [f"{terminal.number_text(cell.loss)} ({terminal.number_text(cell.ratio, 3)}×)" for cell in row]
+        ratios = [f" ({terminal.number_text(cell.ratio, 3)}×)" if math.isfinite(cell.ratio) else "" for cell in row]
+        numbers = [terminal.number_text(cell.loss) + ratio for cell, ratio in zip(row, ratios, strict=True)]
         rows.append([name, *(text + " ✗" * (not cell.survives) for text, cell in zip(numbers, row, strict=True))])
     title = f"Loss under shift, and its ratio to ridge regression told the truth; {count:,} sequences each"
     terminal.print_table(title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
