@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -21,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeformer.core.distributions import NoisePrior, load_noise
-from ridgeformer.core.storage import plain, write_whole
+from ridgeformer.core.storage import plain, write_whole, writing
 from ridgeformer.core.validation import InputError, printable, shortened
 
 
@@ -222,25 +221,17 @@ def check_files(*files: Path | None) -> None:
             raise InputError(f"There is no folder {shortened(str(file.parent))} to write {file.name} in.")
         if file.exists() and not file.is_file():
             raise InputError(f"Cannot write {file}: it is not an ordinary file.")
-        with _writing(file):
+        with writing(file):
             tempfile.TemporaryFile(dir=file.parent).close()
 
 
 def make_folder(folder: Path | None) -> Path | None:
     """The folder, made if it is not there, and tried."""
     if folder is not None:
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
     return folder
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as failed:
-        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
 
 
 def write_json(path: Path | None, value: Any) -> None:

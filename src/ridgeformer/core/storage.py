@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,15 @@ def write_whole(path: Path, data: bytes) -> None:
         if isinstance(failed, ValueError):  # a null byte in the name
             raise InputError(f"Cannot write {path}: {failed}.") from failed
         raise
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what a disk or a folder refuses into one sentence about ``path``."""
+    try:
+        yield
+    except OSError as failed:
+        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
 
 
 class MissingFileError(InputError):

@@ -30,7 +30,7 @@ from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
-from ridgeformer.core.storage import MissingFileError, read_whole, strict_json, write_whole
+from ridgeformer.core.storage import MissingFileError, read_whole, strict_json, write_whole, writing
 from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.optimisers import Adam, QuasiNewton
@@ -94,7 +94,7 @@ class RunDirectory:
                     "or replace it with --overwrite."
                 )
         elif self.exists() or not _reads_as_config(self.path / _CLAIM):
-            with _writing(self.path), contextlib.suppress(FileNotFoundError):
+            with writing(self.path), contextlib.suppress(FileNotFoundError):
                 if any(path.name != "lock" and not _is_nothing(path) for path in self.path.iterdir()):
                     raise InputError(
                         f"{self.path} is not empty, and what it holds is not a run that can be replaced; "
@@ -114,7 +114,7 @@ class RunDirectory:
         The claim is written first, so that a full disk shows while the old run is whole.
         """
         self.check_free(overwrite)
-        with _writing(self.path):
+        with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
             _write_json(self.path / _CLAIM, config.as_json())
@@ -144,7 +144,7 @@ class RunDirectory:
         """Keep other processes off this run; the lock goes with the process, however it ends."""
         import fcntl
 
-        with _writing(self.path):
+        with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             file = os.fdopen(os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666))
         with file:
@@ -156,7 +156,7 @@ class RunDirectory:
 
     def save(self, state: TrainState, config: TrainConfig) -> None:
         """Write a checkpoint; forget all but the last few, and later ones, which could not be read or gone on from."""
-        with _writing(self.history), self.history.open("rb") as file:
+        with writing(self.history), self.history.open("rb") as file:
             os.fsync(file.fileno())  # what the checkpoint counts on must be on disk before it
             history = file.read()
         checkpoint = Checkpoint(state, len(history), hashlib.sha256(history).hexdigest(), config.as_json())
@@ -187,7 +187,7 @@ class RunDirectory:
             if config is not None and TrainConfig.from_json(config, str(path), run.config.own_prior) != run.config:
                 raise InputError(f"{path} is of a run with other settings than {self.path / 'config.json'} has.")
             break
-        with _writing(self.path):
+        with writing(self.path):
             (self.path / _CLAIM).unlink(missing_ok=True)
             self._remove_leftovers()
             self.checkpoints.mkdir(exist_ok=True)
@@ -211,7 +211,7 @@ class RunDirectory:
     def append(self, row: dict[str, Any], seconds: float) -> None:
         """Add one line to the history, and how much training it took to get there."""
         for path, values in ((self.history, row), (self.timing, {"total": row["total"], "seconds": round(seconds, 3)})):
-            with _writing(path), path.open("ab") as file:
+            with writing(path), path.open("ab") as file:
                 file.write((json.dumps(values) + "\n").encode())
 
     def read_history(self) -> list[dict[str, Any]]:
@@ -371,11 +371,3 @@ def _reads_as_config(path: Path) -> bool:
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
     write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as failed:
-        raise InputError(f"Cannot write {path}: {failed.strerror or failed}.") from failed
