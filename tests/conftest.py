@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -12,6 +13,10 @@ from hypothesis import settings
 # NumPy's own threads: two test processes with two each would wait for one another, up to 20 times as long. It reads
 # this when it is first imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell that starts us in the background ignores Ctrl-C, and so would every process that tests press it in.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # derandomize: the same examples on every run, so that a red build is red again at home. No deadline: the first call of
 # a kernel compiles it. 40 examples: each property takes well under a second, and failures show within the first few.
