@@ -30,7 +30,8 @@ def test_list_has_a_row_for_each_model_and_json_all_that_is_known(tmp_path: Path
     assert f"{len(rows)} models." in text
     for row in rows:
         assert row["name"] in text
-        assert f"{row['evaluation']['adjusted_loss']:.4g}" in text
+        loss = row["evaluation"]["adjusted_loss"]
+        assert ("∞" if loss is None else f"{loss:.4g}") in text
         assert row["sha256"][:12] not in text
 
 

@@ -226,6 +226,10 @@ def test_repr_of_a_model_says_what_it_is_and_what_is_known_of_it_in_a_few_short_
             "  adjusted loss 0.0412 ± 0.0001, largest 3, on 1,000 sequences",
         ]
         assert max(map(len, [bare, *lines])) <= 100
+    failed = {"adjusted_loss": None, "diverged": 3, "sequences": 1000}
+    assert repr(dataclasses.replace(small("diag"), info={"evaluation": failed})).endswith(
+        "no finite loss on 3 of 1,000 sequences"
+    )
 
 
 HUGE = {"noise": "a\nb" * 1000, "examples": [1] * 1000, "seed": "\n"}

@@ -95,7 +95,7 @@ def test_entries_have_the_digest_of_the_file_and_its_metadata(small_zoo: Path) -
 # --- the models that are shipped --------------------------------------------------------------------------------------
 
 SHIPPED = zoo.zoo_names()
-FRESH = 20_000  # sequences: their error then dwarfs that of the million in the file, and 12 models take a few seconds
+FRESH = 20_000  # sequences: their error then dwarfs that of the file's, and 12 models take a few seconds
 
 
 def sample_of(names: tuple[str, ...], count: int = 12) -> list[str]:
@@ -119,7 +119,18 @@ def test_every_shipped_model_is_the_one_its_name_says() -> None:
         assert (model.kind, model.layers, model.heads, model.dim) == (cell.kind, cell.layers, cell.heads, 10)
         assert model.info["task"] == {"dim": 10, "context": 20, "noise": cell.noise}
         assert model.info["training"]["seed"] == cell.seed
-        assert math.isfinite(model.info["evaluation"]["adjusted_loss"])
+
+
+NOT_FINITE = {"diag-12-categorical-1+3", "diag-12-heads-2-categorical-1+3"}
+"""Models that fail on a few of ten million sequences, as their files say."""
+
+
+def test_every_shipped_model_was_measured_on_ten_million_sequences_and_says_where_it_failed() -> None:
+    records = {name: rf.load(name).info["evaluation"] for name in SHIPPED}
+    assert min(record["sequences"] for record in records.values()) >= 10_000_000
+    assert {name for name, record in records.items() if record["diverged"]} == NOT_FINITE
+    assert all((record["maximum"] is None) == bool(record["diverged"]) for record in records.values())
+    assert records["full-8-uniform-5-seed-2"]["maximum"] > 9e4
 
 
 def has_path(info: Mapping[str, Any]) -> bool:

@@ -44,11 +44,12 @@ def zoo(
     rows = []
     for entry in entries:
         formats = {"adjusted_loss": ".4g", "standard_error": ".1g", "maximum": ".3g", "sequences": ","}
-        numbers = [format(entry.evaluation[name], digits) for name, digits in formats.items()]
+        values = {name: entry.evaluation[name] for name in formats}
+        numbers = ["∞" if values[name] is None else format(values[name], digits) for name, digits in formats.items()]
         rows.append([entry.name, *numbers, *([entry.sha256[:12]] if sha256 else [])])
-    title = "Adjusted loss when trained; 'ridgeformer evaluate NAME --baselines' measures again"
+    title = "Adjusted loss on fresh sequences, and the largest loss of one of them"
     heads = ("name", "adjusted loss", "± s.e.", "largest", "sequences", *(("sha256",) if sha256 else ()))
     terminal.print_table(title, heads, rows)
-    terminal.say(f"{len(entries)} models.")
+    terminal.say(f"{len(entries)} models. 'ridgeformer evaluate NAME --baselines' measures one again.")
     kept = ("name", "sha256", "evaluation", "training")
     terminal.write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])

@@ -226,4 +226,6 @@ class LinearTransformer:
             if all(isinstance(number, float) for number in (loss, error, largest)) and isinstance(count, int):
                 counted = f"largest {largest:.3g}, on {count:,} sequences"
                 lines.append(f"  adjusted loss {loss:.3g} ± {error:.1g}, {counted}")
+            elif isinstance(measured.get("diverged"), int) and measured["diverged"] and isinstance(count, int):
+                lines.append(f"  no finite loss on {measured['diverged']:,} of {count:,} sequences")
         return "\n".join(lines)

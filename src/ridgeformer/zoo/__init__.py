@@ -40,7 +40,8 @@ class ZooEntry:
     name: str
     sha256: str
     evaluation: dict[str, Any]
-    """As measured when it was trained; the fields of `ridgeformer.Evaluation`."""
+    """How good it is on ten million fresh sequences: fields of `ridgeformer.Evaluation`, None where a loss was not
+    finite, and the seed of the sequences."""
     training: dict[str, Any]
     """The fields of its `ridgeformer.TrainConfig`, under the names that they had when it was trained."""
 
