@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ridgeformer.bench.machine import describe_machine
-from ridgeformer.core.model import LinearTransformer
-from ridgeformer.core.task import Task
 from ridgeformer.reproduction.cells import DEPTH, Cell, beyond_cells, grid_cells
 from ridgeformer.reproduction.grid import TIMES
-from ridgeformer.reproduction.paper import PAPER_SEQUENCES, printed_half_unit, sampled_losses, sampling_error
 from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1, TextTable, header, number, row_name
-from ridgeformer.zoo import load
-
-_AT_THE_BOUND = 1.005  # a GD++ model within half a percent of ConstRR, which no model linear in y can beat
-_LIKELY = 3.0  # standard errors that chance may account for
-_SEED = 2
-
-Models = Mapping[Cell, LinearTransformer]
 
 
 def reproduction_blocks(folder: Path) -> dict[str, str]:
@@ -33,18 +22,11 @@ def reproduction_blocks(folder: Path) -> dict[str, str]:
     blocks = {} if not runs.is_dir() else {"time": _time(runs)}
     lines = [(claim.statement, claim.verdict, claim.numbers) for claim in claims]
     return blocks | {
-        "table 1": f"{count(table)}\n\n{table.as_markdown().rstrip()}",
-        "worse": worse(shortfalls(table, _models(table, runs))),
+        "table 1": " ".join(table.headline()) + f"\n\n{table.as_markdown().rstrip()}",
+        "worse": worse(table),
         "beyond": beyond(table),
         "claims": TextTable("", ("claim", "verdict", "numbers"), lines).markdown(),
     }
-
-
-def _models(table: Table1, runs: Path) -> dict[Cell, LinearTransformer]:
-    """Those of the cells that are worse than printed."""
-    cells = [Cell(e.method, e.layers, e.noise) for e in table.verdicts()["worse"] if e.layers is not None]
-    paths = {cell: runs / cell.name / "model.safetensors" for cell in cells}
-    return {cell: load(path if path.exists() else cell.name) for cell, path in paths.items()}
 
 
 # --- how long it took -------------------------------------------------------------------------------------------------
@@ -122,88 +104,29 @@ def _time(runs: Path) -> str:
     return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
 
 
-# --- cells that are worse than printed --------------------------------------------------------------------------------
+# --- cells that are worse than printed, or printed below what is possible ---------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """One cell of Table 1 that is worse than printed."""
-
-    entry: Entry
-    printed_error: float
-    """Standard error of the printed number."""
-    over: float
-    """How far ours is above the printed number, its rounding taken off, in standard errors of the two together."""
-    reason: str
-
-
-def shortfalls(table: Table1, models: Mapping[Cell, LinearTransformer]) -> list[Shortfall]:
-    """All cells that are worse than printed, in the order of the table."""
-    by_size = {(cell.kind, cell.layers, cell.noise): model for cell, model in models.items() if cell.seed == 0}
-    cells = []
-    for entry in table.verdicts()["worse"]:
-        assert entry.layers is not None
-        assert entry.printed is not None
-        error = printed_error(by_size[entry.method, entry.layers, entry.noise], entry.noise)
-        above = entry.adjusted_loss - entry.printed - printed_half_unit(entry.method, entry.layers, entry.noise)
-        over = above / math.hypot(error, entry.standard_error)
-        cells.append(Shortfall(entry, error, over, _reason(entry, table, over)))
-    return cells
-
-
-def printed_error(model: LinearTransformer, noise: str) -> float:
-    """Standard error of the model's adjusted loss when it is measured as in the paper."""
-    draws = Task(noise=noise).chunks(PAPER_SEQUENCES, _SEED)
-    return sampling_error(sampled_losses(model.weights(draw.context), draw) for draw in draws)
-
-
-def _reason(entry: Entry, table: Table1, over: float) -> str:
-    ridge = table.entry("constrr", None, entry.noise)
-    if entry.method == "gdpp" and ridge is not None and 0 < entry.adjusted_loss <= _AT_THE_BOUND * ridge.adjusted_loss:
-        return "ours is at the bound of models linear in y; the printed number is below it"
-    if over <= _LIKELY:
-        return "within the sampling error of the printed number"
-    return "see below"
-
-
-def worse(cells: Sequence[Shortfall]) -> str:
-    """How many there are for which reason, and all of them."""
-    if not cells:
-        return "None."
-    reasons: dict[str, int] = {}
-    for cell in cells:
-        reasons[cell.reason] = reasons.get(cell.reason, 0) + 1
-    counts = "; ".join(f"{count} × {reason}" for reason, count in reasons.items())
-    head = ("model", "σ", "printed", "ours", "over by, standard errors of both", "largest loss", "")
+def worse(table: Table1) -> str:
+    """The trained models that are worse than printed, and those whose printed number no such model can have."""
+    verdicts = table.verdicts()
+    head = ("model", "σ", "printed", "ours", "standard errors of both", "largest loss", "verdict")
     rows = [
         (
-            row_name(*cell.entry.row),
-            header(cell.entry.noise),
-            f"{cell.entry.printed:g} ± {cell.printed_error:.1g}",
-            f"{cell.entry.adjusted_loss:.4g} ± {cell.entry.standard_error:.1g}",
-            f"{cell.over:.1f}",
-            f"{cell.entry.maximum:.3g}",
-            cell.reason,
+            row_name(*entry.row),
+            header(entry.noise),
+            f"{entry.printed:g} ± {entry.printed_error or 0:.1g}",
+            f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}",
+            f"{entry.excess:+.1f}",
+            f"{entry.maximum:.3g}",
+            entry.verdict,
         )
-        for cell in cells
+        for entry in (*verdicts["worse"], *verdicts["impossible as printed"])
     ]
-    return f"{counts}.\n\n" + TextTable("", head, rows).markdown()
+    return TextTable("", head, rows).markdown() if rows else "None."
 
 
 # --- all cells --------------------------------------------------------------------------------------------------------
-
-
-def count(table: Table1) -> str:
-    """How many models are better, equal and worse, and the largest loss."""
-    verdicts = table.verdicts()
-    trained = [entry for entries in verdicts.values() for entry in entries]
-    worst = max(trained, key=lambda entry: entry.maximum)
-    return (
-        f"On {table.sequences:,} fresh sequences, of {len(trained)} trained models {len(verdicts['better'])} are "
-        f"better than printed by more than its rounding, {len(verdicts['equal'])} equal to the printed digits, "
-        f"{len(verdicts['worse'])} worse. The largest loss of any is {worst.maximum:.4g} ({row_name(*worst.row)}, "
-        f"{header(worst.noise)}); {sum(entry.diverged for entry in trained)} losses are not finite."
-    )
 
 
 def beyond(table: Table1) -> str:

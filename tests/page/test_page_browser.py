@@ -157,7 +157,7 @@ def test_headline_marks_definitions_and_links_come_from_the_records(browser: Bro
     entries = [e for e in records()["table1"]["entries"] if e["layers"] is not None]
     best = min(e["adjusted_loss"] for e in entries if e["noise"] == "uniform:5" and e["adjusted_loss"] is not None)
     judged = [e for e in entries if e["verdict"]]
-    good = sum(e["verdict"] != "worse" for e in judged)
+    good = sum(e["verdict"] in ("better", "same") for e in judged)
     assert texts(browser, ".facts dt") == [f"{best:.4f}", f"{best / 0.039:.2f}×", f"{good} of {len(judged)}"]
     marked = browser.run(
         "return [...document.querySelectorAll('#table1-grid .tag')]"

@@ -13,6 +13,7 @@ import pytest
 
 import ridgeformer as rf
 from made_up_results import QUICK_BASELINES
+from ridgeformer.core.forward import token_predictions
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.evaluation.compare import compare
 from ridgeformer.reproduction import table1
@@ -25,7 +26,7 @@ BASELINE_NAMES = ("constrr", "adarr", "tunedrr", "bayes")
 
 
 def entry(method: str, layers: int | None, noise: str, loss: float, diverged: int = 0) -> Entry:
-    numbers = (loss, loss / 10, loss / 2, loss * 3, loss * 9)
+    numbers = (loss, loss / 1000, loss / 2, loss * 3, loss * 9)
     return Entry(method, layers, noise, *numbers, diverged, printed_loss(method, layers, noise), loss / 0.04)
 
 
@@ -61,17 +62,44 @@ BOUNDARIES = {
 
 
 @pytest.mark.parametrize("cell", BOUNDARIES)
-def test_verdict_changes_at_half_a_unit_of_the_last_printed_digit(cell: tuple[str, int, str]) -> None:
+def test_verdict_without_sampling_errors_changes_at_half_a_unit_of_the_last_digit(cell: tuple[str, int, str]) -> None:
     printed, half = BOUNDARIES[cell]
     assert printed_loss(*cell) == printed
-    verdicts = {step: entry(*cell, printed + step * half).verdict for step in (-1.01, -0.99, 0.0, 0.99, 1.01)}
-    assert verdicts == {-1.01: "better", -0.99: "equal", 0.0: "equal", 0.99: "equal", 1.01: "worse"}
+    verdicts = {
+        step: replace(entry(*cell, printed + step * half), standard_error=0.0).verdict
+        for step in (-1.01, -0.99, 0.0, 0.99, 1.01)
+    }
+    assert verdicts == {-1.01: "better", -0.99: "same", 0.0: "same", 0.99: "same", 1.01: "worse"}
+
+
+def test_verdict_allows_three_standard_errors_of_both_numbers_beside_the_rounding() -> None:
+    printed, half = BOUNDARIES["gdpp", 1, "uniform:0"]
+    margin = half + 3 * math.hypot(3e-3, 4e-3)
+    for step, verdict in ((-1.01, "better"), (-0.99, "same"), (0.99, "same"), (1.01, "worse")):
+        ours = entry("gdpp", 1, "uniform:0", printed + step * margin)
+        assert replace(ours, standard_error=3e-3, printed_error=4e-3).verdict == verdict
+
+
+def test_printed_number_below_the_bound_of_linear_models_is_impossible_whatever_ours_is() -> None:
+    printed, half = BOUNDARIES["gdpp", 1, "uniform:0"]
+    for loss in (printed, printed + 1, math.inf):
+        ours = replace(entry("gdpp", 1, "uniform:0", loss), printed_error=0.01)
+        assert replace(ours, linear_bound=printed + 0.031 + half).verdict == "impossible as printed"
+        assert replace(ours, linear_bound=printed + 0.029 + half).verdict != "impossible as printed"
+
+
+def test_headline_counts_verdicts_and_names_best_and_worst(table: Table1) -> None:
+    counts, best, worst = table.headline()
+    assert counts == "4 models against the paper's numbers: 2 better, 1 same, 0 impossible as printed, 1 worse."
+    assert best.startswith("Best on U5: FULL 8, 0.0444")
+    assert worst.endswith("(GD++ 1 on U0).")
+    assert max(map(len, table.headline())) <= 100
 
 
 @pytest.mark.parametrize(
     ("cell", "loss", "verdict"),
     [
-        (("adarr", None, "uniform:0"), 4e-4, "equal"),  # printed as 0, which allows three decimals
+        (("adarr", None, "uniform:0"), 4e-4, "same"),  # printed as 0, which allows three decimals
         (("adarr", None, "uniform:0"), 6e-4, "worse"),
         (("full", 8, "uniform:5"), 0.04, ""),  # not in the paper
         (("bayes", None, "uniform:5"), 0.04, ""),
@@ -87,7 +115,12 @@ def test_verdicts_count_trained_models_only(table: Table1) -> None:
     printed = printed_loss("full", 7, "categorical:1+3")
     assert printed is not None
     assert printed > 0.0085  # else the first entry would not be better
-    assert found == {"better": [("full", 7), ("gdpp", 1)], "equal": [("gdpp", 4)], "worse": [("gdpp", 1)]}
+    assert found == {
+        "better": [("full", 7), ("gdpp", 1)],
+        "same": [("gdpp", 4)],
+        "worse": [("gdpp", 1)],
+        "impossible as printed": [],
+    }
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
@@ -243,3 +276,17 @@ def test_measurement_without_noise_has_no_ratio_to_a_limit_of_zero() -> None:
     for row in found.entries:
         assert row.bayes_ratio is None or math.isfinite(row.bayes_ratio)
     json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_printed_error_is_the_scatter_of_one_query_on_drawn_tokens() -> None:
+    """The same by tokens: attention as printed, one query a sequence, ridge regression with the true σ as oracle."""
+    trained, task, count = rf.load("diag-4-uniform-5"), rf.Task(noise="uniform:5"), 20_000
+    drawn = task.draw_tokens(count, seed=5)
+    predicted = token_predictions(trained, drawn.X, drawn.y, drawn.query[:, None])[:, 0]
+    system = np.einsum("bni,bnj->bij", drawn.X, drawn.X) + drawn.sigma[:, None, None] ** 2 * np.eye(10)
+    oracle = np.linalg.solve(system, np.einsum("bni,bn->bi", drawn.X, drawn.y)[..., None])[..., 0]
+    best = np.einsum("bi,bi->b", oracle, drawn.query)
+    losses = 0.5 * (predicted - drawn.target) ** 2 - 0.5 * (best - drawn.target) ** 2
+    expected = losses.std() / math.sqrt(100_000)
+    errors = table1.printed_errors({("diag", 4, 1): trained}, task)
+    assert errors["diag", 4, 1] == pytest.approx(expected, rel=0.1)

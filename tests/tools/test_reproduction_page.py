@@ -1,19 +1,15 @@
-"""The measured parts of the reproduction's page: times, cells that are worse than printed and why, and the texts."""
+"""The measured parts of the reproduction's page: times, cells that are worse than printed, and the texts."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import reproduction_page as page
-import ridgeformer as rf
 from made_up_results import write_results
-from reproduction_page import printed_error, read_times, shortfalls
-from ridgeformer.core.forward import token_predictions
+from reproduction_page import read_times
 from ridgeformer.reproduction.cells import Cell
 from ridgeformer.reproduction.claims import Claim, ClaimsRecord
 from ridgeformer.reproduction.grid import note_times
@@ -21,44 +17,12 @@ from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.table1 import Entry, Table1
 
 
-def model(kind: str, layers: int) -> rf.LinearTransformer:
-    return rf.LinearTransformer.init(kind, layers=layers, dim=10, scale=0.02, dtype=np.float64)
-
-
 def entry(method: str, layers: int | None, noise: str, loss: float, heads: int = 1, error: float = 1e-4) -> Entry:
     printed = printed_loss(method, layers, noise) if heads == 1 else None
     return Entry(method, layers, noise, loss, error, loss / 2, 3 * loss, 9 * loss, 0, printed, loss / 0.039, heads)
 
 
-def test_printed_error_is_the_scatter_of_one_query_on_drawn_tokens() -> None:
-    """The same by tokens: attention as printed, one query a sequence, ridge regression with the true σ as oracle."""
-    trained, task, count = rf.load("diag-4-uniform-5"), rf.Task(noise="uniform:5"), 20_000
-    drawn = task.draw_tokens(count, seed=5)
-    predicted = token_predictions(trained, drawn.X, drawn.y, drawn.query[:, None])[:, 0]
-    system = np.einsum("bni,bnj->bij", drawn.X, drawn.X) + drawn.sigma[:, None, None] ** 2 * np.eye(10)
-    oracle = np.linalg.solve(system, np.einsum("bni,bn->bi", drawn.X, drawn.y)[..., None])[..., 0]
-    best = np.einsum("bi,bi->b", oracle, drawn.query)
-    losses = 0.5 * (predicted - drawn.target) ** 2 - 0.5 * (best - drawn.target) ** 2
-    expected = losses.std() / math.sqrt(100_000)
-    assert printed_error(trained, "uniform:5") == pytest.approx(expected, rel=0.1)
-
-
-def test_shortfalls_say_bound_sampling_error_or_nothing_known() -> None:
-    rows = [("gdpp", 4, 0.3613), ("diag", 4, 0.0598), ("diag", 7, 1.0), ("full", 7, 0.04), ("constrr", None, 0.3613)]
-    table = Table1(tuple(entry(method, layers, "uniform:5", loss) for method, layers, loss in rows), 1000, 1)
-    models = {Cell(e.method, e.layers, e.noise): model(e.method, e.layers) for e in table.entries if e.layers}
-    models[Cell("diag", 4, "uniform:5")] = rf.load("diag-4-uniform-5")
-    found = shortfalls(table, models)
-    assert [(cell.entry.method, cell.entry.layers) for cell in found] == [("gdpp", 4), ("diag", 4), ("diag", 7)]
-    assert [cell.reason for cell in found] == [
-        "ours is at the bound of models linear in y; the printed number is below it",
-        "within the sampling error of the printed number",
-        "see below",
-    ]
-    assert found[1].over == pytest.approx((0.0598 - 0.059 - 5e-4) / math.hypot(found[1].printed_error, 1e-4))
-
-
-def test_texts_have_the_count_the_shortfalls_and_the_best_beyond() -> None:
+def test_texts_have_what_is_worse_and_the_best_beyond() -> None:
     table = Table1(
         (
             entry("full", 7, "uniform:5", 0.0414),
@@ -70,18 +34,16 @@ def test_texts_have_the_count_the_shortfalls_and_the_best_beyond() -> None:
         sequences=1000,
         seed=1,
     )
-    text = page.count(table)
-    assert "of 2 trained models 1 are better than printed by more than its rounding, 0 equal" in text
-    assert text.endswith("1 worse. The largest loss of any is 9 (DIAG 7, U5); 0 losses are not finite.")
-    assert page.worse(shortfalls(table, {Cell("diag", 7, "uniform:5"): model("diag", 7)})).startswith("1 × see below.")
-    assert page.worse([]) == "None."
+    assert page.worse(table).splitlines()[2:] == [
+        "| DIAG 7 | U5 | 0.047 ± 0 | 1 ± 0.0001 | +9525.0 | 9 | worse |",
+    ]
+    assert page.worse(Table1(table.entries[2:], 1000, 1)) == "None."
     text = page.beyond(table)
     assert "* U5: FULL 12, 0.0399 (1.023×), largest loss 0.359." in text
     assert "| FULL 7 × 2 heads | 0.0405 (1.038×) |" in text
 
 
-def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "PAPER_SEQUENCES", 1000)
+def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path) -> None:
     write_results(tmp_path)
     claims = ClaimsRecord((Claim("It works.", "confirmed", "1 of 1."),))
     (tmp_path / "claims.json").write_text(json.dumps(claims.as_json()))
@@ -90,6 +52,7 @@ def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path, mo
     blocks = page.reproduction_blocks(tmp_path)
     assert set(blocks) == {"table 1", "worse", "beyond", "claims"}  # no runs, so the times stay as they are
     assert "| DIAG 4 | **0.0598** (0.059) |" in blocks["table 1"]
+    assert blocks["table 1"].startswith("1 models against the paper's numbers: 0 better, 0 same, ")
     assert "| DIAG 4 | U5 | 0.059 ± " in blocks["worse"]
     assert "| It works. | confirmed | 1 of 1. |" in blocks["claims"]
     (tmp_path / "runs").mkdir()

@@ -20,7 +20,7 @@ from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError, whole_number
 from ridgeformer.reproduction.baseline_check import measure_baselines
 from ridgeformer.reproduction.cells import PRIORS, Cell, beyond_cells, grid_cells, zoo_name
-from ridgeformer.reproduction.claims import ClaimsRecord, check_claims
+from ridgeformer.reproduction.claims import Claim, ClaimsRecord, check_claims
 from ridgeformer.reproduction.grid import GridEvent, train_grid
 from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
 from ridgeformer.reproduction.table1 import Entry, Table1, header, measure_table1, number, row_name
@@ -33,7 +33,7 @@ _LIVE = TrainConfig(kind="diag", layers=4, noise="uniform:5", sequences=100_000)
 """The model that is trained before the user's eyes when the others come from the zoo: some fifteen seconds."""
 _SEEDS = (0, 1, 2, 3, 4)
 _OUT = Path("reproduction")
-_COLOURS = {"better": "green", "worse": "red", "equal": "default", "": "default"}  # than printed
+_COLOURS = {"better": "green", "worse": "red", "impossible as printed": "yellow"}
 
 
 def reproduce(
@@ -48,6 +48,7 @@ def reproduce(
     sequences: int = 100_000,
     workers: terminal.Count = None,
     report: bool = True,
+    details: bool = False,
     json: terminal.File = None,
 ) -> None:
     """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
@@ -68,13 +69,14 @@ def reproduce(
         sequences: Fresh sequences on which everything is measured.
         workers: Processes that train at the same time with --train; one for each core unless given.
         report: Also measure what the figures show, draw them, and write the page.
+        details: Also print the claims with their numbers, and the models that are worse than printed.
         json: Also write the result of --baselines as JSON; that of the others is in --out.
     """
     whole_number("sequences", sequences, 2)
     if baselines:
         others = {"--train": train, "--kinds": kinds != tuple(KINDS), "--layers": layers, "--columns": columns}
         others |= {"--seeds": seeds != _SEEDS, "--no-beyond": not beyond, "--out": out != _OUT}
-        others |= {"--workers": workers is not None, "--no-report": not report}
+        others |= {"--workers": workers is not None, "--no-report": not report, "--details": details}
         terminal.refuse("--baselines measures all baselines and no models", others)
         _baselines(sequences, json)
         return
@@ -97,14 +99,15 @@ def reproduce(
     _write(table, out)
     claims = check_claims(table, models)
     terminal.write_json(out / "claims.json", ClaimsRecord(tuple(claims)).as_json())
-    for claim in claims:
-        terminal.say(f"{claim.verdict}: {claim.statement} {claim.numbers}")
+    if details:
+        _say_details(table, claims)
     if report:
         with terminal.Progress(RECORD_PARTS) as progress:
             make_records(
                 models, runs, out, sequences, on_stage=lambda name, parts: progress.stage(f"measuring {name}", parts)
             )
         write_report(out)
+    _say_headline(table, claims, out, details)
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -195,23 +198,35 @@ def _write(table: Table1, out: Path) -> None:
         write_whole(out / f"table1.{suffix}", text.encode())
 
     def cell(entry: Entry, best: bool) -> str:
-        text = f"[{'bold ' if best else ''}{_COLOURS[entry.verdict]}]{number(entry.adjusted_loss)}[/]"
+        text = f"[{'bold ' if best else ''}{_COLOURS.get(entry.verdict, 'default')}]{number(entry.adjusted_loss)}[/]"
         return text + (f"\n[dim]{entry.printed:g}[/]" if entry.printed is not None else "")
 
     rows = [[Text(name), *map(Text.from_markup, cells)] for name, *cells in table.texts(cell)]
     terminal.print_table("", ["", *map(header, table.columns)], rows)
+    printed = "the paper's number below ours" if any(entry.printed is not None for entry in table.entries) else ""
+    terminal.say(", ".join(filter(None, (f"Adjusted loss on {table.sequences:,} fresh sequences each", printed))) + ".")
+
+
+def _say_details(table: Table1, claims: Sequence[Claim]) -> None:
+    """Every cell that is worse than printed or impossible as printed, and every claim with its numbers."""
     verdicts = table.verdicts()
-    terminal.say(
-        f"Adjusted loss on {table.sequences:,} fresh sequences each, the paper's number below ours. Of "
-        f"{sum(map(len, verdicts.values()))} trained models {len(verdicts['better'])} are better than printed, "
-        f"{len(verdicts['equal'])} equal to the printed digits, {len(verdicts['worse'])} worse.",
-    )
-    for entry in verdicts["worse"]:
-        name = row_name(*entry.row)
-        loss = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
-        terminal.say(f"  {name}, {entry.noise}: {loss}, printed {entry.printed:g}")
-    written = ", ".join(str(out / f"table1.{suffix}") for suffix in texts)
-    terminal.say(f"Written: {written}", to_copy=True)
+    for entry in (*verdicts["worse"], *verdicts["impossible as printed"]):
+        ours = f"{entry.adjusted_loss:.4g} ± {entry.standard_error:.1g}"
+        theirs = f"{entry.printed:g} ± {entry.printed_error or 0:.1g}"
+        terminal.say(f"{row_name(*entry.row)}, {entry.noise}: {ours}, printed {theirs}: {entry.verdict}")
+    for claim in claims:
+        terminal.say(f"{claim.verdict}: {claim.statement} {claim.numbers}")
+
+
+def _say_headline(table: Table1, claims: Sequence[Claim], out: Path, details: bool) -> None:
+    """The result in five lines."""
+    for line in table.headline():
+        terminal.say(line)
+    confirmed = sum(claim.verdict == "confirmed" for claim in claims)
+    if claims:
+        terminal.say(f"{confirmed} of {len(claims)} claims of the paper hold in full.")
+    hint = "" if details else " --details prints claims and what is worse."
+    terminal.say(f"Tables and records: {out}.{hint}", to_copy=True)
 
 
 def _baselines(sequences: int, json: Path | None) -> None:

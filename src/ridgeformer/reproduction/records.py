@@ -33,7 +33,8 @@ METHODS: Mapping[str, Kind | Baseline] = ChainMap(BASELINES, KINDS)  # type: ign
 DIGITS = 6  # of numbers on disk: standard errors are in the third, and the files are half as long
 _LARGEST_WEIGHT = 1e30  # no axis could hold more
 _MOST_WEIGHTS = 1_000_000  # of one model in a record: ours have about a thousand
-_MAY_BE_NULL = {"layers", "printed", "bayes_ratio", "start", "target", "allowed", "iterations", "others"}
+_MAY_BE_NULL = {"layers", "printed", "printed_error", "linear_bound", "bayes_ratio", "start", "target", "allowed"}
+_MAY_BE_NULL |= {"iterations", "others"}
 """Where null means that there is none; in every other place it is infinity."""
 _FORMER = {"legs": "stages"}
 """What names were in files of earlier versions."""

@@ -10,15 +10,28 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ridgeformer.baselines import BASELINES
 from ridgeformer.core.model import LinearTransformer
-from ridgeformer.core.predictor import Predictor
+from ridgeformer.core.notation import Array
+from ridgeformer.core.predictor import LinearPredictor, Predictor
 from ridgeformer.core.task import Task
 from ridgeformer.evaluation import compare
-from ridgeformer.reproduction.cells import PRIORS, Cell
-from ridgeformer.reproduction.paper import printed_half_unit, printed_loss
+from ridgeformer.reproduction.cells import PRIORS, SEEDED_PRIOR, Cell
+from ridgeformer.reproduction.paper import (
+    PAPER_SEQUENCES,
+    printed_half_unit,
+    printed_loss,
+    sampled_losses,
+    sampling_error,
+)
 from ridgeformer.reproduction.records import METHODS, Count, Heads, Layers, Method, Number, Record, Sequences, Text
 
+VERDICTS = ("better", "same", "impossible as printed", "worse")
+"""How one of our numbers compares with the paper's: see `Entry.verdict`."""
+_LIKELY = 3.0  # standard errors that chance may account for
+_PRINTED_SEED = 2  # of the sequences that tell how much the paper's estimates scatter
 _MEASURED = ("adjusted_loss", "standard_error", "median", "p99", "maximum", "diverged")
 Row = tuple[str, int | None, int]
 """Method, layers (of a model), heads."""
@@ -43,6 +56,10 @@ class Entry:
     bayes_ratio: Number | None = None
     """The loss over that of the Bayes limit on the same sequences; None where that is zero, or the loss not finite."""
     heads: Heads = 1
+    printed_error: Number | None = None
+    """Standard error of the printed number, a mean over the paper's 100,000 sequences."""
+    linear_bound: Number | None = None
+    """The least that a model linear in y can have, if this is one: the loss of ConstRR on the same sequences."""
 
     @property
     def row(self) -> Row:
@@ -60,14 +77,29 @@ class Entry:
         return self.layers is not None and Cell(self.method, self.layers, self.noise, heads=self.heads).beyond
 
     @property
+    def excess(self) -> float:
+        """How far ours is from the printed number beyond its rounding, in standard errors of the two together."""
+        assert self.printed is not None
+        difference = self.adjusted_loss - self.printed
+        beyond = max(0.0, abs(difference) - printed_half_unit(self.method, self.layers, self.noise))
+        error = math.hypot(self.standard_error, self.printed_error or 0.0)
+        return 0.0 if beyond == 0 else math.copysign(beyond / error if error else math.inf, difference)
+
+    @property
     def verdict(self) -> str:
-        """Against the printed number: "better", "equal" up to its rounding, "worse", or nothing to compare with."""
+        """One of `VERDICTS`, or nothing if there is no printed number to compare with.
+
+        Two numbers are the same if rounding and three standard errors of both together explain the difference. A
+        printed number is impossible if it is that far below what any model linear in y can reach.
+        """
         if self.printed is None or printed_loss(self.method, self.layers, self.noise) is None:
             return ""
-        margin = printed_half_unit(self.method, self.layers, self.noise)
-        if self.adjusted_loss < self.printed - margin:
-            return "better"
-        return "equal" if self.adjusted_loss <= self.printed + margin else "worse"
+        largest = printed_half_unit(self.method, self.layers, self.noise) + _LIKELY * (self.printed_error or 0.0)
+        if self.linear_bound is not None and self.printed + largest < self.linear_bound:
+            return "impossible as printed"
+        if not math.isfinite(self.adjusted_loss):
+            return "worse"
+        return "better" if self.excess < -_LIKELY else "worse" if self.excess > _LIKELY else "same"
 
 
 @dataclass(frozen=True)
@@ -104,11 +136,28 @@ class Table1(Record):
 
     def verdicts(self) -> dict[str, list[Entry]]:
         """The trained models by verdict."""
-        entries = dict[str, list[Entry]](better=[], equal=[], worse=[])
+        entries: dict[str, list[Entry]] = {verdict: [] for verdict in VERDICTS}
         for entry in self.entries:
             if entry.trained and entry.verdict:
                 entries[entry.verdict].append(entry)
         return entries
+
+    def headline(self) -> list[str]:
+        """What the table says, in three sentences."""
+        verdicts = self.verdicts()
+        trained = [entry for entries in verdicts.values() for entry in entries]
+        counts = ", ".join(f"{len(entries)} {verdict}" for verdict, entries in verdicts.items())
+        lines = [f"{len(trained)} models against the paper's numbers: {counts}."] if trained else []
+        column = [entry for entry in self.entries if entry.noise == SEEDED_PRIOR and entry.trained]
+        if column:
+            best = min(column, key=lambda entry: entry.adjusted_loss)
+            ratio = "" if best.bayes_ratio is None else f", {best.bayes_ratio:.3f} times the Bayes limit"
+            lines.append(f"Best on {header(SEEDED_PRIOR)}: {row_name(*best.row)}, {number(best.adjusted_loss)}{ratio}.")
+        if trained:
+            worst = max(trained, key=lambda entry: entry.maximum)
+            where = f"{row_name(*worst.row)} on {header(worst.noise)}"
+            lines.append(f"Largest loss on {self.sequences:,} sequences: {worst.maximum:.3g} ({where}).")
+        return lines
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values with all their digits, the entries last."""
@@ -218,10 +267,36 @@ def measure_table1(
         named = {row_name(*row): predictor for row, predictor in rows.items()}
         evaluations = compare(named, task, sequences, seed, partial(on_chunk, noise), paired=False).evaluations.values()
         *_, limit = (evaluation.adjusted_loss for evaluation in evaluations)  # that of Bayes
+        bound = next(
+            one.adjusted_loss for row, one in zip(rows, evaluations, strict=True) if row == ("constrr", None, 1)
+        )
+        errors = printed_errors(
+            {row: one for row, one in rows.items() if row[2] == 1 and printed_loss(*row[:2], noise) is not None}, task
+        )
         for (method, layers, heads), evaluation in zip(rows, evaluations, strict=True):
             measured = {name: getattr(evaluation, name) for name in _MEASURED}
-            printed = printed_loss(method, layers, noise) if heads == 1 else None
             finite = limit > 0 and evaluation.adjusted_loss < math.inf
-            ratio = evaluation.adjusted_loss / limit if finite else None
-            entries.append(Entry(method, layers, noise, **measured, printed=printed, bayes_ratio=ratio, heads=heads))
+            entry = Entry(
+                method,
+                layers,
+                noise,
+                **measured,
+                printed=printed_loss(method, layers, noise) if heads == 1 else None,
+                bayes_ratio=evaluation.adjusted_loss / limit if finite else None,
+                heads=heads,
+                printed_error=errors.get((method, layers, heads)),
+                linear_bound=bound if method == "gdpp" else None,
+            )
+            entries.append(entry)
     return Table1(tuple(entries), sequences, seed)
+
+
+def printed_errors(predictors: Mapping[Row, Predictor], task: Task) -> dict[Row, float]:
+    """Standard errors of losses measured as in the paper: with one query for each of 100,000 sequences."""
+    losses: dict[Row, list[Array]] = {row: [] for row in predictors}
+    for draw in task.chunks(PAPER_SEQUENCES, _PRINTED_SEED):
+        for row, predictor in predictors.items():
+            assert isinstance(predictor, LinearPredictor)
+            losses[row].append(sampled_losses(predictor.weights(draw.context), draw))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {row: sampling_error(chunks) for row, chunks in losses.items()}

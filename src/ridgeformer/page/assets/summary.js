@@ -21,7 +21,8 @@
       limit: limit?.adjusted_loss ?? null,
       paper: column.filter((entry) => entry.printed !== null).sort((a, b) => a.printed - b.printed)[0] ?? null,
       judged: judged.length,
-      matched: judged.filter((entry) => entry.verdict !== "worse").length,
+      matched: judged.filter((entry) => entry.verdict === "better" || entry.verdict === "same").length,
+      impossible: judged.filter((entry) => entry.verdict === "impossible as printed").length,
       better: judged.filter((entry) => entry.verdict === "better").length,
     };
   }
@@ -31,7 +32,7 @@
   }
 
   function facts(table) {
-    const { best, limit, paper, judged, matched, better } = headline(table);
+    const { best, limit, paper, judged, matched, better, impossible } = headline(table);
     const prior = format.prior(HEADLINE_PRIOR);
     const beside = [
       paper !== null && `the paper’s best, ${format.row(paper)}, has ${format.plain(paper.printed)}`,
@@ -55,7 +56,7 @@
       judged > 0 &&
         fact(
           `${matched} of ${judged}`,
-          `trained models match or beat the number that the paper printed for them; ${better} are better by more than its rounding.`,
+          `trained models match or beat the number that the paper printed for them: ${better} are better by more than three standard errors. ${impossible} printed numbers are lower than a model of that kind can reach.`,
         ),
     );
   }

@@ -60,13 +60,25 @@
     return best;
   }
 
+  /** How our number compares with the paper's; see `Entry.verdict` in reproduction/table1.py. */
+  const VERDICTS = {
+    better: { mark: "▾", shade: "better", words: "ours is better than printed" },
+    same: { mark: "", shade: "", words: "the two agree within their sampling errors" },
+    worse: { mark: "▴", shade: "worse", words: "ours is worse than printed" },
+    "impossible as printed": {
+      mark: "✕",
+      shade: "impossible",
+      words: "impossible as printed: no model linear in y can have so low a loss",
+    },
+  };
+
   /** Everything known of a cell, in a sentence. */
   function sentence(entry, sequences) {
     const error = entry.standard_error === null ? "" : ` ± ${entry.standard_error.toPrecision(1).replace("-", "−")}`;
     const paper =
       entry.printed === null
         ? "not in the paper"
-        : `paper ${format.plain(entry.printed)}${entry.verdict ? `, ours is ${entry.verdict}` : ""}`;
+        : `paper ${format.plain(entry.printed)}${entry.verdict ? `, ${VERDICTS[entry.verdict]?.words ?? entry.verdict}` : ""}`;
     const bayes =
       format.ratio(entry.bayes_ratio) === "–" || entry.method === "bayes"
         ? ""
@@ -143,19 +155,14 @@
       const verdict = shade && entry.verdict && row.layers !== null ? entry.verdict : "";
       const text = [
         el("span", { class: "number" }, view.show(entry)),
-        verdict && el("span", { class: "mark", "aria-hidden": "true" }, { better: "▾", worse: "▴" }[verdict] ?? ""),
-        verdict &&
-          el(
-            "span",
-            { class: "visually-hidden" },
-            `, ${verdict} than printed`.replace("equal than", "equal to what is"),
-          ),
+        verdict && el("span", { class: "mark", "aria-hidden": "true" }, VERDICTS[verdict]?.mark ?? ""),
+        verdict && el("span", { class: "visually-hidden" }, `, ${VERDICTS[verdict]?.words ?? verdict}`),
       ];
       return el(
         "td",
         {
           class:
-            [verdict, view.value(entry) === best.get(noise) && row.method !== "bayes" ? "best" : ""].join(" ").trim() ||
+            [VERDICTS[verdict]?.shade ?? "", view.value(entry) === best.get(noise) && row.method !== "bayes" ? "best" : ""].join(" ").trim() ||
             null,
           on: { pointerenter: () => dom.fill(readout, sentence(entry, record.sequences)) },
           data: { row: rowKey(entry), noise },
@@ -275,7 +282,8 @@
         el("span", { class: "key better" }, "▾ better"),
         " or ",
         el("span", { class: "key worse" }, "▴ worse"),
-        " than printed",
+        " than printed, or ",
+        el("span", { class: "key impossible" }, "✕ impossible as printed"),
       ),
     );
     draw();
