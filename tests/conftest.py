@@ -24,6 +24,13 @@ settings.register_profile("ridgeformer", derandomize=True, deadline=None, max_ex
 settings.load_profile("ridgeformer")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For the attacks in tests/faults."""
+    parser.addoption("--faults", choices=("small", "full"), default="small", help="size of the attacks")
+    parser.addoption("--faults-seed", type=int, default=13, help="equal seeds give equal attacks")
+    parser.addoption("--faults-json", default=None, help="where to write what the attacks found")
+
+
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RIDGEFORMER_THREADS", "COLUMNS"):  # the second is set in workers of xdist

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 import ridgeformer as rf
 
 # Needs a package of the bench extra, or starts the program.
-NOT_IMPORTED = ("ridgeformer.bench.competitors", "ridgeformer.__main__")
+NOT_IMPORTED: tuple[str, ...] = ("ridgeformer.bench.competitors", "ridgeformer.__main__")
+if find_spec("torch") is None:
+    NOT_IMPORTED += ("ridgeformer.torch", "ridgeformer.cli.train_torch")
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(rf.__path__, "ridgeformer.")

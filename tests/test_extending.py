@@ -12,8 +12,10 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.baselines import BASELINES
+from ridgeformer.core.features import FEATURES
 from ridgeformer.core.kinds import KINDS
-from ridgeformer.evaluation.shift import SHIFTS, parse_shift
+from ridgeformer.core.weights import WEIGHTS
+from ridgeformer.evaluation.shift import SHIFTS, shifted
 from ridgeformer.plots.figures import FIGURES
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
@@ -22,7 +24,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the page's code defines; registries are put back afterwards."""
-    for registry in (BASELINES, KINDS, SHIFTS, FIGURES):
+    for registry in (BASELINES, KINDS, FEATURES, WEIGHTS, SHIFTS, FIGURES):
         monkeypatch.setattr(registry, "_entries", dict(registry))
     monkeypatch.chdir(tmp_path)
     module = ModuleType("extending")
@@ -42,7 +44,9 @@ def test_examples_of_the_page_run_and_register_what_they_say(
     assert {"stein", "adarr"} <= set(BASELINES)
     assert names["scalar"].kind == "scalar"
     assert rf.load("scalar.safetensors").parameters["p"].shape == (2, 1)
-    assert parse_shift("offset:2+kappa:3")[0].amount == 2.0  # type: ignore[attr-defined]
+    assert shifted(rf.Task(3, 8), "offset:2+kappa:3").features.spec == "offset:2+kappa:3"
+    assert shifted(rf.Task(3, 8), "half:2").examples == 4
+    assert rf.TrainConfig(features="offset:2", weights="signs").task.weights.spec == "signs"
     assert names["limit"].adjusted_loss > 0
     assert b"Seven layers" in Path("seven.svg").read_bytes()
     printed = capsys.readouterr().out

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ridgeformer.bench.machine import describe_machine
 from ridgeformer.reproduction.cells import DEPTH, Cell, beyond_cells, grid_cells
-from ridgeformer.reproduction.grid import TIMES
 from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1, TextTable, header, number, row_name
+from ridgeformer.sweeps.cell_work import ATTEMPTS, read_rows
 
 
 def reproduction_blocks(folder: Path) -> dict[str, str]:
@@ -59,13 +57,10 @@ def read_times(folder: Path, cells: Iterable[Cell]) -> GridTimes | None:
     kinds = {cell.name: cell.kind for cell in cells}
     spans: dict[str, tuple[float, float]] = {}
     busy: dict[str, float] = {}
-    path = folder / TIMES
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that a crash tore
-            row = json.loads(line)
-            if row["cell"] in kinds:
-                span, core = (float(row["started"]), float(row["finished"])), float(row["busy"])
-                spans[row["cell"]], busy[row["cell"]] = span, core
+    for name in kinds:
+        for row in read_rows(folder / name / ATTEMPTS):
+            if "finished" in row:
+                spans[name], busy[name] = (float(row["started"]), float(row["finished"])), float(row["busy"])
     if not spans:
         return None
     by_kind = dict.fromkeys(kinds.values(), 0.0)

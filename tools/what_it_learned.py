@@ -71,7 +71,8 @@ def write_page(
     if trained.kind != "diag" or trained.layers != 4:
         raise InputError("The page is about a diag model of four layers: its sentences speak of those.")
     task = recorded_task(trained) or Task(trained.dim)
-    references = {BASELINES[name].label: BASELINES[name].make(task) for name in _REFERENCES}
+    made = {BASELINES[name].label: BASELINES[name].make(task) for name in _REFERENCES}
+    references = {name: baseline for name, baseline in made.items() if baseline is not None}
     simplest = find_simplest(trained, task, sequences=sequences, seed=seed, references=references, on_stage=_say)
     three = page.named(simplest, page.THREE)
     explanation = explain_model(trained, task, label="trained", seed=seed, on_stage=_say)

@@ -11,6 +11,9 @@ python tools/write_docs.py training trials.json                            # doc
 
 ridgeformer bench --json bench.json
 python tools/write_docs.py performance bench.json                          # docs/performance.md
+
+make test-faults
+python tools/write_docs.py reliability faults.json                         # docs/reliability.md
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.reproduction.baseline_check import BaselineReport
 from ridgeformer.reproduction.results import read_record
+from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.reproduction.training_targets import TrialsRecord
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -110,9 +114,38 @@ def performance(file: tyro.conf.Positional[Path], page: Path = _DOCS / "performa
     write_whole(page, ("\n\n".join(parts) + "\n").encode())
 
 
+def reliability(file: tyro.conf.Positional[Path], page: Path = _DOCS / "reliability.md") -> None:
+    """What the attacks of 'make test-faults' did and found.
+
+    Args:
+        file: What 'make test-faults' wrote.
+        page: The page to write into.
+    """
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        attacks, cores, minutes = record["attacks"], record["cores"], record["seconds"] / 60
+        kinds = list(attacks[0]["findings"])
+        rows = [
+            [
+                one["name"],
+                f"{sum(one['cases'].values()):,}",
+                ", ".join(f"{count:,} {case}" for case, count in one["cases"].items()),
+                *(str(one["findings"][kind]) for kind in kinds),
+            ]
+            for one in attacks
+        ]
+        how = f"Seed {record['seed']}, {cores} cores, {minutes:.1f} minutes, Python {record['python']}."
+        if record["unfinished"]:
+            how += f" {record['unfinished']} parts of the attack did not end."
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as unfit:
+        raise InputError(f"{file} is not what 'make test-faults' writes: {unfit!r}.") from unfit
+    table = TextTable("", ("attack", "cases", "of which", *kinds), rows)
+    replace_block(page, "attacks", f"{how}\n\n{table.markdown()}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write one page; the exit code."""
-    pages = {"reproduction": reproduction, "evaluation": evaluation, "training": training, "performance": performance}
+    pages = {one.__name__: one for one in (reproduction, evaluation, training, performance, reliability)}
     try:
         tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)
     except RidgeformerError as wrong:

@@ -15,19 +15,40 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ridgeformer.sweeps.sweep import SweepResult, sweep
 
 try:
     from ridgeformer import baselines
     from ridgeformer._version import __version__
     from ridgeformer.core.context import Context
     from ridgeformer.core.distributions import Categorical, Fixed, LogUniform, NoisePrior, Uniform, parse_noise
-    from ridgeformer.core.forward import context_weights, implicit_weights, predict, token_predictions, transform_tokens
+    from ridgeformer.core.forward import context_weights, token_predictions, transform_tokens
+    from ridgeformer.core.mixture import Mixture, parse_mixture
     from ridgeformer.core.model import LinearTransformer
     from ridgeformer.core.objective import Options, loss_and_gradient, losses_and_gradient_on
     from ridgeformer.core.predictor import Predictor, as_predictor
     from ridgeformer.core.task import ContextDraw, Task, TokenDraw
     from ridgeformer.core.validation import InputError, RidgeformerError
-    from ridgeformer.evaluation import Comparison, Evaluation, compare, evaluate, layerwise, profile, shift_table
+    from ridgeformer.evaluation import (
+        Comparison,
+        Curve,
+        Evaluation,
+        Scores,
+        UntrainedDataWarning,
+        compare,
+        curve,
+        evaluate,
+        implicit_weights,
+        layerwise,
+        predict,
+        profile,
+        score,
+        shift_table,
+    )
     from ridgeformer.training import TrainConfig, TrainResult, train
     from ridgeformer.zoo import load
 except KeyboardInterrupt:  # of one who starts the command and thinks better of it: no traceback
@@ -41,36 +62,56 @@ __all__ = [
     "Comparison",
     "Context",
     "ContextDraw",
+    "Curve",
     "Evaluation",
     "Fixed",
     "InputError",
     "LinearTransformer",
     "LogUniform",
+    "Mixture",
     "NoisePrior",
     "Options",
     "Predictor",
     "RidgeformerError",
+    "Scores",
+    "SweepResult",
     "Task",
     "TokenDraw",
     "TrainConfig",
     "TrainResult",
     "Uniform",
+    "UntrainedDataWarning",
     "__version__",
     "as_predictor",
     "baselines",
     "compare",
     "context_weights",
+    "curve",
     "evaluate",
     "implicit_weights",
     "layerwise",
     "load",
     "loss_and_gradient",
     "losses_and_gradient_on",
+    "parse_mixture",
     "parse_noise",
     "predict",
     "profile",
+    "score",
     "shift_table",
+    "sweep",
     "token_predictions",
     "train",
     "transform_tokens",
 ]
+
+_LATER = {"SweepResult": "ridgeformer.sweeps", "sweep": "ridgeformer.sweeps"}
+"""Names whose rooms are imported when they are first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    if name == "torch":  # an extra, which says so itself where it is missing
+        return import_module("ridgeformer.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,8 @@ def test_quick_run_of_chosen_sections_gives_their_rows_only() -> None:
         ("diag", "FULL"),
         ("diag", "DIAG"),
         ("diag", "GD++"),
+        ("diag", "DIAG, 2 registers"),
+        ("diag", "DIAG, 2 registers, time over DIAG"),
         ("context-length", "FULL, n = 10000"),
         ("context-length", "DIAG, n = 10000"),
     ]

@@ -11,7 +11,7 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.cli.evaluate import evaluate, model_labels
-from running import Capture, Patch, leave_untuned, read_json, succeeds
+from running import Capture, Patch, leave_untuned, read_json, refuses, succeeds
 from support import one_sentence
 
 TASK = {"dim": 3, "examples": 8, "noise": "uniform:2"}
@@ -173,3 +173,34 @@ def test_former_name_of_examples_still_works_in_the_shell(capsys: Capture) -> No
 )
 def test_labels_are_as_short_as_tells_models_apart(names: list[str], labels: list[str]) -> None:
     assert model_labels(names) == labels
+
+
+def test_any_task_can_be_evaluated_and_its_reference_is_named(capsys: Capture) -> None:
+    flags = ["--baselines", "--sequences", "300", "--examples", "6..9", "--features", "kappa:10+rotated"]
+    out = succeeds(capsys, "evaluate", *flags, "--weights", "pool:8", "--noise", "uniform:2", "--json", "a.json")
+    assert "n = 6..9, x ~ kappa:10+rotated, w ~ pool:8" in out
+    assert "told σ and the distribution of w" in out
+    assert read_json(Path("a.json"))["task"]["weights"] == "pool:8"
+    out = succeeds(capsys, "evaluate", *flags, "--noise-shape", "student:5")
+    assert "no Bayes limit is known" in out
+    assert "Bayes limit  " not in out
+    out = succeeds(capsys, "evaluate", "--baselines", "--sequences", "200", "--mixture", "base | weights=scale:2")
+    assert "2 kinds of tasks" in out
+
+
+def test_models_are_evaluated_on_what_they_were_trained_on(tmp_path: Path, capsys: Capture) -> None:
+    a = make_model(tmp_path / "a.safetensors", features="kappa:10", examples="5..9")
+    assert "n = 5..9, x ~ kappa:10" in succeeds(capsys, "evaluate", a, "--sequences", "50")
+    assert "x ~ skewed" in succeeds(capsys, "evaluate", a, "--sequences", "50", "--features", "skewed")
+    mixed = make_model(tmp_path / "m.safetensors", mixture="base | features=skewed")
+    assert "2 kinds of tasks" in succeeds(capsys, "evaluate", mixed, "--sequences", "50")
+    assert "2 kinds" not in succeeds(capsys, "evaluate", mixed, "--sequences", "50", "--noise", "uniform:1")
+    b = make_model(tmp_path / "b.safetensors")
+    refuses(capsys, "choose one with --features", "evaluate", a, b, "--examples", "8")
+
+
+def test_garg_battery_is_a_shift_of_its_own_name(tmp_path: Path, capsys: Capture) -> None:
+    model = make_model(tmp_path / "a.safetensors", dim=4, examples=9)
+    out = succeeds(capsys, "evaluate", model, "--sequences", "100", "--shift", "garg")
+    for spec in ("skewed", "quadrants", "subspace", "examples:2+orthogonal", "xscale:3", "scale:0.333"):
+        assert spec in out

@@ -79,9 +79,10 @@ def test_any_kind_heads_and_noise(
     monkeypatch.setattr(refit, "CONTEXTS", 256)
     path, out = make_model(tmp_path / "m.safetensors", kind, layers, heads), tmp_path / "out.json"
     examples, ablate = (2 if layers == 1 else 8), heads < 3  # one layer with fewer examples than features
-    assert explain(str(path), noise=noise, examples=examples, sequences=120, json=out, ablate=ablate) == 0
+    assert explain(str(path), noise=noise, examples=str(examples), sequences=120, json=out, ablate=ablate) == 0
     text = printed(capsys)
-    assert f"σ ~ {noise}, n = {examples}" in text
+    assert f"n = {examples}, seed" in text
+    assert f"σ ~ {noise}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
     assert ("blocks A, b, c and δ" in text) == (kind == "full")
     assert ("fitted again, to be compared" in text) == ablate
@@ -93,7 +94,7 @@ def test_any_kind_heads_and_noise(
     ("task", "flags", "sentence"),
     [
         (None, {}, "It does not say what it was trained on."),
-        (TASK, {"noise": "fixed:1"}, "σ ~ fixed:1, n = 8, seed 0. It was trained for σ ~ uniform:2, n = 8."),
+        (TASK, {"noise": "fixed:1"}, "It was trained for σ ~ uniform:2, d = 3, n = 8."),
         ({**TASK, "noise": [1, 2]}, {"noise": "fixed:1", "examples": 8}, "It does not say what it was trained on."),
         ({**TASK, "prior": "priors:Mine"}, {"noise": "fixed:1"}, "It does not say what it was trained on."),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 import time
@@ -12,8 +13,10 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer import __main__ as door
+from ridgeformer.cli import main
 from ridgeformer.core.validation import InterruptedRunError, RidgeformerError
 from running import Capture, Patch, call, refuses, shell, start, succeeds
+from support import run_python
 
 FLAGS = {
     "train": "out resume overwrite config threads tensorboard json kind layers heads noise dim examples seed recipe "
@@ -22,7 +25,7 @@ FLAGS = {
     "explain": "out json check as-code latex simplest no-ablate noise examples sequences seed",
     "reproduce": "train baselines kinds layers columns seeds no-beyond out sequences workers no-report json",
     "report": "out formats figures no-page",
-    "zoo": "sha256 build into json",
+    "zoo": "sha256 build into export json",
     "bench": "repeats quick only training ablations json",
 }
 
@@ -41,6 +44,25 @@ def test_help_names_every_command_and_version_is_the_packages(capsys: Capture) -
     out = succeeds(capsys, "--help")
     assert all(f" {name} " in out for name in FLAGS)
     assert succeeds(capsys, "--version") == f"ridgeformer {rf.__version__}\n"
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_summary_of_a_command_is_the_first_paragraph_of_its_help(name: str) -> None:
+    """Read from the file; the command itself is not imported for the list of commands."""
+    whole = inspect.getdoc(main.find_command(name))
+    assert whole is not None
+    assert main._summary(name).__doc__ == whole.partition("\n\n")[0]
+
+
+def test_list_of_commands_imports_none_of_them() -> None:
+    code = """
+import contextlib, sys
+from ridgeformer.cli.main import COMMANDS, main
+with contextlib.suppress(SystemExit):
+    main(["--help"])
+print("imported:", *(name for name in COMMANDS if f"ridgeformer.cli.{name}" in sys.modules))
+"""
+    assert run_python(code).splitlines()[-1].split() == ["imported:"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("frobnicate",), ("train", "--layres", "3"), ("zoo", "--json")])

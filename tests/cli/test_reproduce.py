@@ -8,7 +8,6 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,11 @@ import ridgeformer as rf
 import ridgeformer.cli.reproduce as command
 from ridgeformer.cli.main import main
 from ridgeformer.cli.report import report
-from ridgeformer.cli.reproduce import GridDisplay, expected_seconds, reproduce
+from ridgeformer.cli.reproduce import reproduce
 from ridgeformer.reproduction import baseline_check
-from ridgeformer.reproduction.cells import grid_cells
-from ridgeformer.reproduction.grid import GridEvent
 from ridgeformer.reproduction.table1 import Table1
 from ridgeformer.training import StepInfo
-from running import Capture, Patch, call, leave_untuned, read_json, refuses, start, succeeds, wait_for
+from running import Capture, Patch, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
 SMALL = (
     *("reproduce", "--train", "--models", "gdpp", "--columns", "uniform:5", "--no-report"),
@@ -61,8 +58,7 @@ def test_second_run_keeps_the_models_and_gives_the_same_table(small: Path, capsy
     record = (small / "table1.json").read_bytes()
     text = succeeds(capsys, *SMALL, "--layers", 1, "--out", small)
     assert "GD++ 1" in text
-    assert "Of 1 trained models" in text
-    assert f"Written: {small / 'table1.json'}, " in text
+    assert f"Tables and records: {small}." in text
     assert {path: path.stat().st_mtime_ns for path in (small / "runs").rglob("*") if path.is_file()} == before
     assert (small / "table1.json").read_bytes() == record
 
@@ -76,14 +72,12 @@ def test_damaged_model_of_a_finished_run_is_one_sentence(small: Path, tmp_path: 
     refuses(capsys, f"ridgeformer: {run / 'model.safetensors'} ", *SMALL, "--layers", 1, "--out", tmp_path)
 
 
-def test_cells_that_fail_are_named(tmp_path: Path, capsys: Capture) -> None:
+def test_folder_of_a_cell_with_something_else_is_refused_before_anything_is_trained(
+    tmp_path: Path, capsys: Capture
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "gdpp-1-uniform-5").write_text("in the way")
-    code, _, err = call(capsys, *SMALL, "--layers", 2, "--out", tmp_path)
-    assert code == 2
-    first, last = err.splitlines()
-    assert first.startswith("ridgeformer: gdpp-1-uniform-5: Cannot write ")
-    assert last == "ridgeformer: 2 of 2 models were not trained: gdpp-1-uniform-5, gdpp-2-uniform-5."
+    refuses(capsys, "gdpp-1-uniform-5 holds something else than this cell", *SMALL, "--layers", 2, "--out", tmp_path)
     assert not (tmp_path / "table1.json").exists()
 
 
@@ -100,7 +94,10 @@ def test_ctrl_c_while_training_is_one_sentence_with_exit_code_130(tmp_path: Path
     assert process.returncode == 130
     assert out == ""
     runs = tmp_path / "runs"
-    assert err == f"ridgeformer: Stopped; all finished models are in {runs}. The same command goes on from there.\n"
+    assert err.startswith(
+        f"ridgeformer: Stopped; all cells are saved in {runs}, 0 of 3 finished. The same command goes"
+    )
+    assert err.count("\n") == 1
     assert wait_for(lambda: not group_lives(process.pid), 10)  # nobody is left
 
 
@@ -152,6 +149,7 @@ REFUSED = {
     "nine layers": (("--train", "--layers", "9"), "layers must be between 1 and 8"),
     "no workers": (("--train", "--workers", "0"), "workers must be at least 1"),
     "workers without training": (("--workers", "2"), "leave out --workers"),
+    "a cluster without training": (("--cluster", "slurm"), "leave out --cluster"),
     "one sequence": (("--train", "--sequences", "1"), "sequences must be at least 2"),
     "negative seed": (("--train", "--seeds", "-1"), "seed must be"),
     "baselines on one sequence": (("--baselines", "--sequences", "1"), "sequences must be at least 2"),
@@ -204,36 +202,3 @@ def test_zoo_is_measured_beside_a_model_trained_live_and_the_page_is_written(
     page = tmp_path / "report" / "index.html"
     assert f"Page: {page}" in capsys.readouterr().out.replace("\n", "")
     assert page.exists()
-
-
-# --- progress of the grid ---------------------------------------------------------------------------------------------
-
-
-def test_progress_of_the_grid_counts_expected_time_and_shows_failures(monkeypatch: Patch, capsys: Capture) -> None:
-    one, two, three = grid_cells(["gdpp"], [1, 2, 3], ["uniform:5"], [0])
-    shown: list[tuple[Any, ...]] = []
-    with GridDisplay([one, two, three]) as display:
-        monkeypatch.setattr(display, "show", lambda *values: shown.append(values))
-        for event in (
-            GridEvent(one, "kept"),
-            GridEvent(two, "started"),
-            GridEvent(two, "running", 0.5),
-            GridEvent(two, "finished", 1.0),
-            GridEvent(three, "failed", 1.0, message="It exploded."),
-        ):
-            display.show_event(event)
-    assert shown == [
-        ("grid", 3.0, 3.0),
-        (two.name, 3.0, 3.0),
-        (two.name, 4.5, 3.0),
-        ("grid", 6.0, 3.0),
-        ("grid", 9.0, 3.0),
-    ]
-    assert capsys.readouterr().err == f"ridgeformer: {three.name}: It exploded.\n"
-
-
-def test_expected_seconds_are_positive_and_shortest_for_gdpp() -> None:
-    seconds = {cell: expected_seconds(cell) for cell in grid_cells()}
-    least = min(seconds.values())
-    assert least > 0
-    assert all(seconds[cell] == least for cell in seconds if cell.kind == "gdpp")

@@ -81,3 +81,15 @@ def test_build_without_a_folder_adds_to_the_package(
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], hint: str, capsys: Capture) -> None:
     refuses(capsys, hint, "zoo", *arguments)
+
+
+def test_export_writes_the_chosen_models_with_a_card(tmp_path: Path, capsys: Capture) -> None:
+    out = succeeds(capsys, "zoo", "diag-2-uniform-5", "--export", tmp_path / "hub")
+    names = {path.name for path in (tmp_path / "hub").iterdir()}
+    assert {"README.md", "config.json", "diag-2-uniform-5.safetensors"} <= names
+    assert not any(name.startswith("full") for name in names)
+    assert "config.json and README.md in" in out
+
+
+def test_export_together_with_build_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    refuses(capsys, "--build lists nothing: leave out --export.", "zoo", "--build", tmp_path, "--export", tmp_path)

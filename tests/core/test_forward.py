@@ -7,7 +7,7 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.core.forward import gram_weights, layer_map, layer_maps, query_rows
-from support import FLOAT32_EPS, KINDS, make_examples, relative_error, tame_model
+from support import FLOAT32_EPS, KINDS, VARIANTS, make_examples, relative_error, tame_model
 
 # Float64 rounding, 1e-16, grows with the length of the sums (n and p up to 100) and through the layers; measured, the
 # worst case below is 2e-14. Any real difference between the three computations is of order one.
@@ -19,7 +19,7 @@ DEPTHS = [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (5, 1), (5, 2)]
 SHAPES = [(1, 1), (1, 2), (1, 30), (2, 1), (2, 2), (2, 3), (5, 3), (5, 6), (10, 1), (10, 10), (10, 20), (10, 100)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*VARIANTS, "diag+1", "diag+5"])
 @pytest.mark.parametrize(("layers", "heads"), DEPTHS)
 @pytest.mark.parametrize(("dim", "n"), SHAPES)
 def test_predictions_of_tokens_gram_and_fused_over_shapes_are_equal(
@@ -48,7 +48,7 @@ def test_predictions_of_a_wide_or_deep_model_are_equal(kind: str, layers: int, h
         assert relative_error(found, printed) < TIGHT
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("backend", ["reference", "fused"])
 @pytest.mark.parametrize(("layers", "heads", "dim", "n"), [(1, 1, 1, 1), (3, 2, 5, 3), (5, 1, 10, 20), (2, 1, 64, 70)])
 def test_float32_predictions_stay_within_rounding_of_float64(
@@ -76,7 +76,7 @@ def test_precision_of_mixed_inputs_is_the_wider_one() -> None:
         assert mixed.dtype == np.float64
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("backend", ["reference", "fused"])
 def test_readout_after_k_layers_equals_tokens_after_k_layers(kind: str, backend: str) -> None:
     examples = make_examples(4, 9, 5, seed=4)
@@ -112,6 +112,17 @@ def test_transform_tokens_before_the_first_layer_holds_the_tokens_themselves() -
     assert not trace[0][:, 4:, 3].any()
 
 
+def test_transform_tokens_puts_registers_of_zero_between_features_and_target() -> None:
+    examples = make_examples(2, 4, 3, seed=5)
+    model = tame_model("full+2", 2, 1, 3, examples.gram)
+    trace = rf.transform_tokens(model, examples.X, examples.y, examples.queries)
+    assert trace[0].shape == (2, 4 + 3, 3 + 2 + 1)
+    assert np.array_equal(trace[0][:, :4, [0, 1, 2, 5]], np.concatenate([examples.X, examples.y[..., None]], axis=-1))
+    assert not trace[0][:, :, 3:5].any()
+    assert not trace[0][:, 4:, 5].any()
+    assert trace[1][:, :, 3:5].all()  # a random layer writes into every register of every token
+
+
 def test_transform_tokens_on_one_context_equals_the_sums_of_the_paper() -> None:
     """Section 2 of the paper's model, written out: e_i ← e_i + Σ_k P_k (Σ_{j ≤ n} e_j e_jᵀ) Q_k e_i."""
     examples = make_examples(1, 3, 2, seed=6, queries=1)
@@ -145,7 +156,7 @@ def test_diagonal_layer_equals_the_omega_equations_of_the_paper() -> None:
     assert relative_error(found[:7, 3], y + yx * X @ cross + yy * energy * y) < TIGHT
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 def test_layer_maps_move_tokens_and_their_gram_matrix(kind: str) -> None:
     examples = make_examples(3, 6, 4, seed=9)
     model = tame_model(kind, 3, 2, 4, examples.gram)
@@ -156,7 +167,7 @@ def test_layer_maps_move_tokens_and_their_gram_matrix(kind: str) -> None:
         context = trace[layer + 1][:, :6]
         assert relative_error(grams[layer + 1], context.transpose(0, 2, 1) @ context) < TIGHT
     P, Q = model.attention_matrices()
-    assert np.array_equal(layer_map(P[0], Q[0], examples.gram), maps[0])
+    assert np.array_equal(layer_map(P[0], Q[0], grams[0]), maps[0])
     rows = query_rows(maps)
     assert len(rows) == 4
     assert relative_error(rows[0], (maps[2] @ maps[1] @ maps[0])[:, -1]) < TIGHT
@@ -170,10 +181,12 @@ def test_implicit_weights_of_no_context_are_an_empty_array(kind: str, backend: s
 
 
 @pytest.mark.parametrize("backend", ["reference", "fused"])
-def test_implicit_weights_of_an_exploding_model_are_not_finite_and_warn_of_nothing(backend: str) -> None:
+def test_implicit_weights_of_an_exploding_model_are_not_finite_and_one_warning_says_so(backend: str) -> None:
     examples = make_examples(3, 10, 5, seed=10)
     model = rf.LinearTransformer.init("full", layers=6, dim=5, scale=1e3)
-    assert not np.isfinite(rf.implicit_weights(model, examples.X, examples.y, backend=backend)).all()
+    with pytest.warns(rf.UntrainedDataWarning, match="not finite") as caught:
+        assert not np.isfinite(rf.implicit_weights(model, examples.X, examples.y, backend=backend)).all()
+    assert len(caught) == 1
 
 
 def test_token_predictions_of_an_exploding_model_are_not_finite_and_warn_of_nothing() -> None:

@@ -14,7 +14,18 @@ import ridgeformer as rf
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
-from support import DTYPES, KINDS, OBJECTIVES, as_draw, gradient_on, make_examples, refused, relative_error, tame_model
+from support import (
+    DTYPES,
+    KINDS,
+    OBJECTIVES,
+    VARIANTS,
+    as_draw,
+    gradient_on,
+    make_examples,
+    refused,
+    relative_error,
+    tame_model,
+)
 
 # Fused and reference are the same formulas in another order of summation, in float64. Measured, the worst case below is
 # 4e-15; a missing term of the adjoint shows at 1e-2 and more.
@@ -49,17 +60,25 @@ def agree(model: rf.LinearTransformer, draw: GramDraw, tolerance: float = TIGHT,
         assert relative_error(fused_gradient, gradient) < tolerance
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize(("layers", "heads"), DEPTHS)
 def test_fused_gradient_over_shapes_equals_the_reference(kind: str, layers: int, heads: int) -> None:
     for dim, n in SHAPES:
         agree(*example(kind, BATCH, layers, heads, dim, n))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 def test_fused_gradient_of_a_wide_model_and_over_several_chunks_equals_the_reference(kind: str) -> None:
     agree(*example(kind, 3, dim=64, n=70))
     agree(*example(kind, 300, heads=1, dim=3, n=6))  # chunks of 128, 128 and 44 contexts
+
+
+@pytest.mark.slow  # a kernel is compiled for every number of registers
+@pytest.mark.parametrize("registers", [1, 3, 4, 5])
+def test_fused_gradient_with_any_number_of_registers_equals_the_reference(registers: int) -> None:
+    """Up to four the diagonal kernel has a form of its own; beyond, the dense kernel computes."""
+    for layers, dim, n in [(1, 1, 3), (2, 3, 2), (3, 5, 9), (6, 10, 20)]:
+        agree(*example(f"diag+{registers}", BATCH, layers, 2, dim, n))
 
 
 # Cases of the comparison with autodiff: each takes a second to compile. The last number is the saturation.
@@ -70,6 +89,10 @@ AUTODIFF = [
     ("diag", 1, 2, 2, 3, 0.0),
     ("diag", 3, 2, 5, 3, 0.5),
     ("diag", 7, 1, 10, 20, 0.0),
+    ("diag+1", 1, 2, 1, 1, 0.0),
+    ("diag+2", 3, 2, 4, 6, 0.5),
+    ("diag+2", 7, 1, 10, 20, 0.0),
+    ("full+1", 3, 2, 3, 5, 0.0),
     ("full", 1, 1, 1, 1, 0.0),
     ("full", 2, 2, 2, 2, 0.0),
     ("full", 3, 2, 3, 6, 0.5),
@@ -130,7 +153,7 @@ def test_gradients_equal_finite_differences(
     assert relative_error(difference_quotients(model, draw, objective, backend), gradient) < 1e-9
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize(("layers", "heads", "dim", "n"), [(1, 1, 1, 1), (2, 2, 5, 3), (3, 1, 10, 20), (7, 1, 10, 20)])
 def test_float32_gradients_stay_within_rounding_of_float64(
     kind: str, layers: int, heads: int, dim: int, n: int
@@ -219,7 +242,7 @@ def mixed_contexts(kind: str, dtype: Any, exploding: tuple[int, ...], batch: int
     gram, tame = draw.gram.copy(), np.ones(batch, bool)
     tame[list(exploding)] = False
     gram[~tame] *= 1e10
-    return Mixed(model.astype(dtype), draw._replace(gram=gram), tame, GramDraw(*(array[tame] for array in draw)))
+    return Mixed(model.astype(dtype), draw._replace(gram=gram), tame, draw.rows(tame))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -309,10 +332,7 @@ def test_gradient_with_importance_is_the_weighted_sum_of_single_gradients(
     batch = 19
     model, draw = example(kind, batch)
     importance = importances(batch) - 0.1
-    alone = [
-        gradient_on(model, GramDraw(*(array[i : i + 1] for array in draw)), objective, "reference", saturation)
-        for i in range(batch)
-    ]
+    alone = [gradient_on(model, draw.rows(slice(i, i + 1)), objective, "reference", saturation) for i in range(batch)]
     losses, gradient = gradient_on(model, draw, objective, backend, saturation, importance=importance)
     assert relative_error(gradient, importance @ np.stack([single for _, single in alone]) / batch) < TIGHT
     assert relative_error(losses, np.concatenate([single for single, _ in alone])) < TIGHT  # losses stay plain

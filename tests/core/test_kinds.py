@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
-from ridgeformer.core.kinds import KINDS, Blocks, Dense
+from ridgeformer.core.kinds import KINDS, MOST_BLOCKS, Blocks, Dense
 from ridgeformer.core.notation import Array
-from support import refused
+from support import VARIANTS, kind_and_registers, refused
 
 
 def small(kind: str, layers: int = 2, heads: int = 3, dim: int = 4, dtype: Any = np.float64) -> rf.LinearTransformer:
-    return rf.LinearTransformer.init(kind, layers=layers, heads=heads, dim=dim, dtype=dtype, scale=0.1)
+    kind, registers = kind_and_registers(kind)
+    sizes = {"layers": layers, "heads": heads, "dim": dim, "registers": registers}
+    return rf.LinearTransformer.init(kind, **sizes, dtype=dtype, scale=0.1)
 
 
 def test_kinds_are_the_three_of_the_paper_from_small_to_large() -> None:
@@ -84,21 +86,73 @@ def pullback(model: rf.LinearTransformer, arrays: Any, gradient: tuple[Array, ..
     return np.array([(value(flat + shift) - value(flat - shift)) / (2 * step) for shift in unit])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_a_kind_are_the_chain_rule_through_its_matrices_and_its_compiled_form(kind: str) -> None:
-    model, rng = small(kind), np.random.default_rng(0)
-    assert isinstance(model.compiled(), Dense if kind == "full" else Blocks)
+@pytest.mark.parametrize("variant", [*VARIANTS, "diag+5"])
+def test_gradients_of_a_kind_are_the_chain_rule_through_its_matrices_and_its_compiled_form(variant: str) -> None:
+    model, rng, (kind, registers) = small(variant), np.random.default_rng(0), kind_and_registers(variant)
+    assert isinstance(model.compiled(), Dense if kind == "full" or registers > MOST_BLOCKS else Blocks)
 
     def check(arrays: Any, backward: Any) -> None:
         gradient = tuple(rng.standard_normal(array.shape) for array in arrays(model))
         own = backward(gradient)
-        assert {name: array.shape for name, array in own.items()} == KINDS[kind].shapes(2, 3, 4)
+        assert {name: array.shape for name, array in own.items()} == KINDS[kind].shapes_with(2, 3, 4, registers)
         assert model.replace(own).flatten() == pytest.approx(pullback(model, arrays, gradient), rel=1e-9, abs=1e-12)
 
     check(lambda m: m.attention_matrices(), lambda g: KINDS[kind].gradient(model.parameters, *g))
     check(lambda m: m.compiled(), lambda g: KINDS[kind].compiled_gradient(model.parameters, g))
-    if kind != "full":
+    if kind != "full" and not registers:
         check(lambda m: (m.omega(),), lambda g: model.omega_gradient(g[0]).parameters)
+
+
+# --- registers -------------------------------------------------------------------------------------------------------
+
+
+def test_attention_matrices_of_a_diagonal_model_with_registers_are_dense_behind_the_features() -> None:
+    model = small("diag+2", dim=3)
+    assert {name: array.shape for name, array in model.parameters.items()} == {"p": (2, 3, 10), "q": (2, 3, 10)}
+    for matrices, numbers in zip(model.attention_matrices(), model.parameters.values(), strict=True):
+        assert matrices.shape == (2, 3, 6, 6)
+        expected = np.zeros((6, 6))
+        expected[:3, :3] = numbers[1, 2, 0] * np.eye(3)
+        expected[3:, 3:] = numbers[1, 2, 1:].reshape(3, 3)
+        assert np.array_equal(matrices[1, 2], expected)
+
+
+@pytest.mark.parametrize("registers", [0, 1, 2, 4])
+def test_blocks_of_a_diagonal_model_make_the_layer_map_that_its_matrices_make(registers: int) -> None:
+    """T = I + [[ω Σ, K A], [B Kᵀ, C:N]], as the docstring of `Blocks` says."""
+    model, rng, dim, s = small(f"diag+{registers}"), np.random.default_rng(0), 4, 1 + registers
+    tokens = rng.standard_normal((7, dim + s))
+    gram, (blocks,) = tokens.T @ tokens, [model.compiled()]
+    assert isinstance(blocks, Blocks)
+    assert blocks.rest == s
+    P, Q = model.attention_matrices()
+    for layer in range(2):
+        xx, A, B, C = np.split(blocks.omega[layer], np.cumsum([1, s * s, s * s]))
+        scatter, cross, energy = gram[:dim, :dim], gram[:dim, dim:], gram[dim:, dim:]
+        corner = np.einsum("aem,m->ae", C.reshape(s, s, -1), energy[np.triu_indices(s)])
+        expected = np.block([[xx * scatter, cross @ A.reshape(s, s)], [B.reshape(s, s) @ cross.T, corner]])
+        assert sum(P[layer] @ gram @ Q[layer]) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_diagonal_model_without_registers_has_the_same_bits_as_ever() -> None:
+    model = small("diag")
+    p, q = model.parameters["p"], model.parameters["q"]
+    assert p.shape == (2, 3, 2)
+    assert model.omega().tobytes() == np.einsum("lha,lhb->lab", p, q).reshape(2, 4).tobytes()
+
+
+def test_omega_of_a_model_with_registers_is_refused() -> None:
+    refused("registers", small("diag+1").omega)
+    refused("registers", small("diag+1").omega_gradient, np.ones((2, 4)))
+
+
+def test_registers_of_a_gdpp_model_are_refused() -> None:
+    refused("gdpp model has no registers", rf.LinearTransformer.init, "gdpp", layers=2, registers=1)
+    refused("gdpp model has no registers", small("gdpp").embed, "gdpp", 1)
+
+
+def test_embed_with_fewer_registers_is_refused() -> None:
+    refused("registers must be between 2 and", small("diag+2").embed, "full", 1)
 
 
 # --- embedding -------------------------------------------------------------------------------------------------------

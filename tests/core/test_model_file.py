@@ -16,15 +16,16 @@ import safetensors.numpy
 
 import ridgeformer as rf
 from ridgeformer.core import model_file
-from support import DTYPES, KINDS, refusal, refused
+from support import DTYPES, KINDS, VARIANTS, kind_and_registers, refusal, refused
 
 
 def named(kind: str, info: Any = None, dtype: Any = np.float32, heads: int = 2) -> rf.LinearTransformer:
-    model = rf.LinearTransformer.init(kind, layers=3, heads=heads, dim=4, dtype=dtype)
+    kind, registers = kind_and_registers(kind)
+    model = rf.LinearTransformer.init(kind, layers=3, heads=heads, dim=4, registers=registers, dtype=dtype)
     return dataclasses.replace(model, info={} if info is None else info)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [1, 3])
 def test_load_of_a_saved_model_gives_it_back(tmp_path: Path, kind: str, dtype: Any, heads: int) -> None:
@@ -32,7 +33,8 @@ def test_load_of_a_saved_model_gives_it_back(tmp_path: Path, kind: str, dtype: A
     model = named(kind, info, dtype, heads)
     model.save(tmp_path / "model.safetensors")
     loaded = rf.load(tmp_path / "model.safetensors")
-    assert (loaded.kind, loaded.dim, loaded.layers, loaded.heads) == (kind, 4, 3, heads)
+    assert (loaded.kind, loaded.registers) == kind_and_registers(kind)
+    assert (loaded.dim, loaded.layers, loaded.heads) == (4, 3, heads)
     assert loaded.dtype == np.dtype(dtype)
     assert loaded.info == info
     for name, array in model.parameters.items():

@@ -105,6 +105,14 @@ def test_load_of_a_file_with_any_damaged_header_byte_raises_nothing_but_input_er
     assert refused > end  # most of the two flips a byte
 
 
+def test_load_of_a_file_that_gives_up_its_format_but_not_its_digest_is_refused(path: Path, tmp_path: Path) -> None:
+    """Two faults at once: one that turns format 2 into the one without digests, and one in the weights."""
+    data = bytearray(saved(tmp_path).replace(b'\\"format\\": 2', b'\\"format\\": 1'))
+    assert data != saved(tmp_path)
+    data[-3] ^= 1
+    assert "digest" in refuse(path, bytes(data))
+
+
 def test_load_of_weights_that_are_not_finite_is_refused(path: Path) -> None:
     for bad in (np.nan, np.inf, -np.inf):
         assert "NaN" in refuse(path, build(body=np.array([1, 1, bad, 1], np.float32).tobytes()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
-from support import KINDS, Examples, make_examples, relative_error, rotation, tame_model
+from support import KINDS, VARIANTS, Examples, make_examples, relative_error, rotation, tame_model
 
 # Both sides of each equality are float64 computations of the same number in another order: 1e-16 times the length of
 # the sums and what the layers make of it. Measured, the worst case is 1e-15; the negative control differs by 1e-3.
@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS, smallest_dim: int = 1) -> Case:
+def cases(draw: st.DrawFn, kinds: tuple[str, ...] = VARIANTS, smallest_dim: int = 1) -> Case:
     dim, n = draw(st.integers(smallest_dim, 6)), draw(st.integers(1, 12))
     layers, heads = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     seed = draw(seeds)
@@ -59,14 +59,14 @@ def test_tokens_under_a_new_context_order_move_along(case: Case, seed: int) -> N
         assert relative_error(after, before[:, everyone]) < TIGHT
 
 
-@given(cases(kinds=("gdpp", "diag")), backends, seeds)
+@given(cases(kinds=("gdpp", "diag", "diag+1", "diag+2")), backends, seeds)
 def test_weights_of_a_diagonal_model_under_rotation_rotate_along(case: Case, backend: str, seed: int) -> None:
     R = rotation(case.model.dim, seed)
     rotated = rf.implicit_weights(case.model, case.examples.X @ R.T, case.examples.y, backend=backend)
     assert relative_error(rotated, case.weights(backend) @ R.T) < TIGHT
 
 
-@given(cases(kinds=("full",), smallest_dim=2), backends, seeds)
+@given(cases(kinds=("full", "full+1"), smallest_dim=2), backends, seeds)
 def test_weights_of_a_full_model_under_rotation_do_not_rotate_along(case: Case, backend: str, seed: int) -> None:
     """The control of the test above: the same check must be able to fail."""
     R = rotation(case.model.dim, seed)
@@ -75,7 +75,15 @@ def test_weights_of_a_full_model_under_rotation_do_not_rotate_along(case: Case, 
     assert relative_error(rotated, case.weights(backend) @ R.T) > 1e-3
 
 
-@given(cases(kinds=("gdpp", "diag")), backends)
+@given(cases(kinds=("diag", "diag+1", "full", "full+1")), backends, st.integers(1, 3))
+def test_model_with_more_registers_is_the_same_function(case: Case, backend: str, more: int) -> None:
+    for kind in KINDS[KINDS.index(case.model.kind) :]:
+        wider = case.model.embed(kind, case.model.registers + more)
+        assert (wider.kind, wider.registers) == (kind, case.model.registers + more)
+        assert relative_error(Case(wider, case.examples).weights(backend), case.weights(backend)) < TIGHT
+
+
+@given(cases(kinds=("gdpp", "diag", "diag+2")), backends)
 def test_model_embedded_in_a_larger_kind_is_the_same_function(case: Case, backend: str) -> None:
     for kind in KINDS[KINDS.index(case.model.kind) :]:
         larger = case.model.embed(kind)

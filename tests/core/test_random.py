@@ -237,7 +237,9 @@ def test_chi_pairs_of_different_numbers_are_independent() -> None:
 def test_draw_gram_of_some_contexts_is_a_slice_of_that_of_many(first: int, last: int) -> None:
     sigma = np.linspace(0, 5, 100)
     many, some = drawn(4, 9, sigma, 7), drawn(4, 9, sigma[first:last], 7, first)
-    assert all(np.array_equal(mine, all_of_them[first:last]) for mine, all_of_them in zip(some, many, strict=True))
+    assert all(
+        np.array_equal(mine, all_of_them[first:last]) for mine, all_of_them in zip(some[:4], many[:4], strict=True)
+    )
 
 
 def test_draw_gram_at_other_steps_keys_and_noise_differs_in_what_it_should() -> None:
@@ -248,7 +250,7 @@ def test_draw_gram_at_other_steps_keys_and_noise_differs_in_what_it_should() -> 
         drawn(2, 5, sigma, 1 << 32),
         drawn(2, 5, sigma, key=philox_key(1, Purpose.EXPLORE)),
     ):
-        for mine, its in zip(base, other, strict=True):
+        for mine, its in zip(base[:4], other[:4], strict=True):
             assert not np.isclose(mine, its).any()
     noisier = drawn(2, 5, 2 * sigma, 0)
     assert np.array_equal(noisier.weights, base.weights)

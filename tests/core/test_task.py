@@ -21,7 +21,8 @@ from support import DTYPES, within_standard_errors
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_draw_tokens_has_the_documented_shapes_and_precision(dim: int, context: int, dtype: Any) -> None:
     drawn = rf.Task(dim, context).draw_tokens(5, seed=0, dtype=dtype)
-    shapes = {name: array.shape for name, array in vars(drawn).items()}
+    arrays = {name: array for name, array in vars(drawn).items() if name not in ("moment", "examples")}
+    shapes = {name: array.shape for name, array in arrays.items()}
     assert shapes == {
         "X": (5, context, dim),
         "y": (5, context),
@@ -30,7 +31,8 @@ def test_draw_tokens_has_the_documented_shapes_and_precision(dim: int, context: 
         "query": (5, dim),
         "target": (5,),
     }
-    assert {array.dtype for array in vars(drawn).values()} == {np.dtype(dtype)}
+    assert {array.dtype for array in arrays.values()} == {np.dtype(dtype)}
+    assert (drawn.moment, drawn.examples) == (None, context)
 
 
 def test_draw_tokens_targets_are_linear_plus_noise_of_the_drawn_level() -> None:
@@ -77,7 +79,7 @@ def test_noise_levels_are_the_same_drawn_alone_with_tokens_and_with_contexts(con
 def test_draws_in_float32_are_those_in_float64_rounded() -> None:
     task = rf.Task(3, 8)
     wide, narrow = (task.draw_contexts(20, seed=0, dtype=dtype) for dtype in (np.float64, np.float32))
-    for mine, its in zip(narrow.as_gram_draw(), wide.as_gram_draw(), strict=True):
+    for mine, its in zip(narrow.as_gram_draw()[:4], wide.as_gram_draw()[:4], strict=True):
         assert mine.dtype == np.float32
         assert np.array_equal(mine, its.astype(np.float32))
     assert narrow.sigma.dtype == np.float32

@@ -337,13 +337,20 @@ WRONG_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "compare on None": ("task must be a Task", lambda m: rf.compare({"m": m}, None)),  # type: ignore[arg-type]
     "profile on a number": ("task must be a Task", lambda m: rf.profile({"m": m}, 5)),  # type: ignore[arg-type]
     "shift_table on a number": ("task must be a Task", lambda m: rf.shift_table({"m": m}, 5)),  # type: ignore[arg-type]
-    "layerwise of a baseline": ("Only a model", lambda m: rf.layerwise(rf.baselines.OLS(), TASK)),  # type: ignore[arg-type]
+    "layerwise of a baseline": ("Only a model", lambda m: rf.layerwise(rf.baselines.OLS(), TASK)),
     "a name for a model": (r"rf.load\('diag'\)", lambda m: rf.implicit_weights("diag", X, Y)),  # type: ignore[arg-type]
     "predict with no model": ("model must be a LinearTransformer", lambda m: rf.predict(None, X, Y, QUERIES)),  # type: ignore[arg-type]
     "tokens of no model": ("model must be", lambda m: rf.transform_tokens(rf.Task(), X, Y, QUERIES)),  # type: ignore[arg-type]
     "weights of arrays": ("context must be a Context", lambda m: rf.context_weights(m, X)),  # type: ignore[arg-type]
     "loss on a prior": ("task must be a Task", lambda m: rf.loss_and_gradient(m, "uniform:5", batch=2, seed=0)),  # type: ignore[arg-type]
     "loss on arrays": ("contexts must be a GramDraw", lambda m: rf.losses_and_gradient_on(m, X)),  # type: ignore[arg-type]
+    "a model's weights for arrays": ("context must be a Context", lambda m: m.weights(X)),
+    "a baseline's weights for arrays": ("context must be a Context", lambda m: rf.baselines.AdaRR().weights(X)),  # type: ignore[arg-type]
+    "other parameters as a list": ("must be a mapping", lambda m: m.replace([1, 2])),
+    "profile at a number": ("levels must be a list, not 5", lambda m: rf.profile({"m": m}, TASK, 5)),  # type: ignore[arg-type]
+    "shift_table of a text": ("scenarios must be a list", lambda m: rf.shift_table({"m": m}, TASK, "scale:2")),
+    "a purpose that is a list": ("purpose must be a Purpose", lambda m: TASK.draw_sigma(2, seed=0, purpose=[])),  # type: ignore[arg-type]
+    "a cap of several numbers": ("The cap", lambda m: rf.baselines.TunedRR(1.0, np.ones(3))),  # type: ignore[arg-type]
     "a task of a number": ("A noise prior is", lambda m: rf.Task(noise=3)),  # type: ignore[arg-type]
     "a task of a prior's class": ("A noise prior is", lambda m: rf.Task(noise=rf.Uniform)),  # type: ignore[arg-type]
 }
@@ -359,7 +366,7 @@ def test_argument_of_another_type_is_refused_in_one_sentence(name: str) -> None:
 
 GOOD = GramDraw(np.ones((4, 4, 4)), np.ones((4, 3)), np.ones((4, 3)), np.ones((4, 3)))
 BAD_DRAWS: dict[str, GramDraw] = {
-    "no contexts": GramDraw(*(array[:0] for array in GOOD)),
+    "no contexts": GOOD.rows(slice(0)),
     "weights of another batch": GOOD._replace(weights=np.ones((2, 3))),
     "query of another batch": GOOD._replace(query=np.ones((5, 3))),
     "oracle of another dim": GOOD._replace(oracle=np.ones((4, 2))),

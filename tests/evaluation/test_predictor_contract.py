@@ -32,7 +32,7 @@ def model_of(kind: str) -> Callable[[rf.Task], rf.LinearTransformer]:
 
 
 def estimator(task: rf.Task) -> Any:
-    from sklearn.linear_model import Ridge  # type: ignore[import-untyped]
+    from sklearn.linear_model import Ridge
 
     return Ridge(alpha=1.0)
 

@@ -11,7 +11,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer.baselines import OLS, AdaRR, ConstRR, Oracle
 from ridgeformer.core.notation import Array
-from ridgeformer.evaluation import Shifted, default_scenarios, evaluate, shift_table
+from ridgeformer.evaluation import default_scenarios, evaluate, shift_table, shifted
 from ridgeformer.evaluation.scoring import half_square
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR
 from support import refused
@@ -41,9 +41,9 @@ class Diverging(Rarely):
 def test_cells_are_those_of_stored_losses(spec: str) -> None:
     found = shift_table({"ols": OLS()}, TASK, [spec], 3000, seed=2)
     cell = found.results[spec]["ols"]
-    (draw,) = Shifted(TASK, spec).chunks(3000, seed=2)
-    losses = half_square(OLS().weights(draw.context), draw.weights, draw.variances)
-    expected = half_square(draw.oracle, draw.weights, draw.variances)
+    (draw,) = shifted(TASK, spec).token_chunks(3000, seed=2)
+    losses = half_square(OLS().weights(draw.context), draw.weights, draw.moment)
+    expected = half_square(draw.oracle, draw.weights, draw.moment)
     ratio = losses.mean() / expected.mean()
     assert found.references[spec] == pytest.approx(expected.mean())
     assert cell.loss == pytest.approx(losses.mean())
@@ -124,7 +124,7 @@ def test_bad_input_to_shift_table_is_one_sentence() -> None:
     for match, arguments in {
         "predictors": ({}, TASK),
         "at least one spec": (zero, TASK, []),
-        "a sequence": (zero, TASK, "kappa:10"),
+        "must be a list": (zero, TASK, "kappa:10"),
         "Did you mean 'kappa'": (zero, TASK, ["kapa:10"]),
         "sequences": (zero, TASK, ["none"], 0),
     }.items():

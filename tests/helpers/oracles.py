@@ -7,6 +7,7 @@ from JAX's reverse mode in float64.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -27,19 +28,20 @@ def _dense(kind: str, dim: int, parameters: Any) -> tuple[Any, Any]:
     p, q = parameters["p"], parameters["q"]
     if kind == "gdpp":
         q = jnp.concatenate([q, jnp.zeros_like(q)], axis=-1)
-    in_x = jnp.diag(jnp.array([1.0] * dim + [0.0]))
-    in_y = jnp.diag(jnp.array([0.0] * dim + [1.0]))
 
-    def spread(pair: Any) -> Any:
-        return pair[..., 0, None, None] * in_x + pair[..., 1, None, None] * in_y
+    def spread(numbers: Any) -> Any:
+        first, *others = numbers
+        side = math.isqrt(len(others))
+        return jax.scipy.linalg.block_diag(first * jnp.eye(dim), jnp.array(others).reshape(side, side))
 
-    return spread(p), spread(q)
+    return tuple(jax.vmap(jax.vmap(spread))(numbers) for numbers in (p, q))
 
 
 def _query_outputs(P: Any, Q: Any, X: Any, y: Any, queries: Any) -> Any:
     """Predictions for ``queries`` (m, d) of one context X (n, d), y (n,)."""
-    context = jnp.hstack([X, y[:, None]])
-    asked = jnp.hstack([queries, jnp.zeros((len(queries), 1))])
+    registers = P.shape[-1] - X.shape[1] - 1
+    context = jnp.hstack([X, jnp.zeros((len(X), registers)), y[:, None]])
+    asked = jnp.hstack([queries, jnp.zeros((len(queries), registers + 1))])
 
     def layer(tokens: Any, matrices: Any) -> Any:
         context, asked = tokens

@@ -7,6 +7,7 @@ Also faults on purpose: losses and gradients that are not what they should be, a
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from ridgeformer import LinearTransformer
 from ridgeformer.core.notation import Array
@@ -133,6 +135,37 @@ def fingerprint(folder: Path) -> dict[str, str]:
     last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
     files = [folder / "history.jsonl", folder / "result.json", folder / "model.safetensors", last]
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def tiny_run(seed: int = 0, warm: bool = False) -> Run:
+    """Five short stages, each with a row of the history: a hundredth of a second. A warm one starts from a model."""
+    config = replace(POOLS, layers=1, batch=4, sequences=20, seed=seed, start="a name" if warm else None)
+    given = LinearTransformer.init("diag", layers=1, dim=3, scale=0.05, seed=seed) if warm else None
+    origins = ["given" if warm else "init", *["init"] * 4]
+    stages = [
+        AdamStage(name=str(n), steps=4, rate=1e-3, batch=4, origin=origin, init_scale=0.05)
+        for n, origin in enumerate(origins)
+    ]
+    return short_run(config, stages, ranked_on=64, given=given)
+
+
+TINY = tiny_run()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def without_digests(path: Path, change: Callable[[dict[str, Any]], object] = lambda numbers: None) -> None:
+    """Rewrite a checkpoint as older versions wrote it, with other values in its fields."""
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = json.loads(header["__metadata__"]["ridgeformer-checkpoint"])
+    change(metadata["state"])
+    kept = {name: metadata[name] for name in ("state", "history_bytes")}
+    tensors = safetensors.numpy.load(data)
+    path.write_bytes(safetensors.numpy.save(tensors, {"ridgeformer-checkpoint": json.dumps(kept)}))
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(Path(rf.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
 }
 
+HELPED = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), ENVIRONMENT["PYTHONPATH"]])}
+"""For programs of the tests, which import these helpers."""
+
 
 def call(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of the entry point in this process."""

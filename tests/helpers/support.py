@@ -18,6 +18,8 @@ import ridgeformer as rf
 from ridgeformer.core.notation import Array
 
 KINDS = ("gdpp", "diag", "full")
+VARIANTS = (*KINDS, "diag+2", "full+1")
+"""Kinds, and kinds with so many registers; `tame_model` and `kind_and_registers` take them."""
 OBJECTIVES = ("exact", "sampled")
 DTYPES = (np.float32, np.float64)
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
@@ -54,19 +56,25 @@ def as_draw(examples: Examples) -> rf.ContextDraw:
     return rf.ContextDraw(context, examples.weights, examples.sigma, examples.queries[:, 0], oracle)
 
 
+def kind_and_registers(variant: str) -> tuple[str, int]:
+    """("diag", 2) of "diag+2"."""
+    kind, _, registers = variant.partition("+")
+    return kind, int(registers or 0)
+
+
 def tame_model(
     kind: str, layers: int, heads: int, dim: int, gram: Array, seed: int = 0, strength: float = 0.5
 ) -> rf.LinearTransformer:
     """A random float64 model whose layers move these contexts' tokens by about ``strength`` / L of their length.
 
     ‖P G Q‖ is about scale² tr G for scalars p, q, and p times that for dense p × p matrices. Larger steps would
-    explode: the map has degree 3^L in the data.
+    explode: the map has degree 3^L in the data. ``kind`` may be any of `VARIANTS`.
     """
-    spread = (dim + 1 if kind == "full" else 1) * np.sqrt(heads)
+    kind, registers = kind_and_registers(kind)
+    spread = (dim + 1 + registers if kind == "full" else 1 + registers) * np.sqrt(heads)
     scale = np.sqrt(strength / layers / (spread * np.trace(gram, axis1=1, axis2=2).max()))
-    return rf.LinearTransformer.init(
-        kind, layers=layers, heads=heads, dim=dim, seed=seed, scale=float(scale), dtype=np.float64
-    )
+    sizes = {"layers": layers, "heads": heads, "dim": dim, "registers": registers}
+    return rf.LinearTransformer.init(kind, **sizes, seed=seed, scale=float(scale), dtype=np.float64)
 
 
 def rotation(dim: int, seed: int) -> Array:

@@ -34,7 +34,7 @@ def sources(tmp_path: Path) -> list[Path]:
     [
         ("core/random.py", "PHILOX_ROUNDS = 7", "PHILOX_ROUNDS = 10"),
         ("core/gradient.py", "EXPLODED = 1e12", "EXPLODED = 1e13"),
-        ("kernels/chain.py", "copy_matrix", "copied_matrix"),
+        ("kernels/chain.py", "advance_gram", "advanced_gram"),
     ],
 )
 def test_digest_changes_with_a_constant_that_is_compiled_in(

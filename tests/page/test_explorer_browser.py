@@ -149,6 +149,7 @@ def test_explorer_shows_what_python_computes_after_dragging_the_noise_slider(exp
     check_against_python(explorer, rf.load("full-5-uniform-5"), "uniform:5")
 
 
+@pytest.mark.filterwarnings("ignore::ridgeformer.UntrainedDataWarning")  # of numbers of examples
 def test_editing_the_address_shows_what_python_computes_for_other_models_and_numbers_of_examples(
     explorer: Explorer,
 ) -> None:

@@ -16,7 +16,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.page.models import encode_model, encode_models, page_model_names
 from ridgeformer.theory.implicit_model import implicit_models, layer_blocks
 from ridgeformer.theory.step_size import effective_step_size
-from support import KINDS, Examples, make_examples, relative_error, tame_model
+from support import VARIANTS, Examples, make_examples, relative_error, tame_model
 
 TOLERANCE = 1e-6
 """What the page promises. Float64 on both sides gives 1e-11 and better; deep models amplify rounding."""
@@ -44,7 +44,7 @@ def expected_weights(model: rf.LinearTransformer, examples: Examples) -> Array:
     return np.concatenate([rf.implicit_weights(model, X, y, layers=k + 1) for k in range(model.layers)])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize(("heads", "n", "dim"), [(1, 20, 10), (3, 7, 4), (2, 1, 1)])
 def test_forward_pass_of_a_random_model_gives_the_weights_of_python(kind: str, heads: int, n: int, dim: int) -> None:
     examples = make_examples(1, n, dim, seed=3)

@@ -217,6 +217,7 @@ def wild_records() -> Iterator[tuple[str, Any]]:
     yield "shift", shift
 
 
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # of Matplotlib before 3.11
 def test_wild_but_readable_records_are_drawn(tmp_path: Path) -> None:
     results = read_results(write_results(tmp_path / "r", **dict(wild_records())))
     names = ["1", "bayes", "depth", "2", "training", "4", "shift"]

@@ -71,6 +71,9 @@ def test_zoo_name_of_single_cells() -> None:
     assert zoo_name("diag", 4, "categorical:1+3") == "diag-4-categorical-1+3"
     assert zoo_name("gdpp", 8, "uniform:5", 2) == "gdpp-8-uniform-5-seed-2"
     assert zoo_name("full", 7, "uniform:5", heads=2) == "full-7-heads-2-uniform-5"
+    assert zoo_name("diag", 4, "uniform:5", registers=2) == "diag-4-registers-2-uniform-5"
+    assert zoo_name("full", 7, "uniform:5", 1, 2, 3) == "full-7-heads-2-registers-3-uniform-5-seed-1"
+    assert Cell("diag", 4, "uniform:5", registers=2).name == "diag-4-registers-2-uniform-5"
 
 
 def test_cells_beyond_the_paper_are_deeper_or_have_several_heads() -> None:

@@ -12,9 +12,16 @@ from made_up_results import write_results
 from reproduction_page import read_times
 from ridgeformer.reproduction.cells import Cell
 from ridgeformer.reproduction.claims import Claim, ClaimsRecord
-from ridgeformer.reproduction.grid import note_times
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.table1 import Entry, Table1
+
+
+def note_times(folder: Path, cell: Cell, started: float, finished: float, busy: float) -> None:
+    """As a sweep leaves them: a row when a cell is begun, one when it is finished."""
+    (folder / cell.name).mkdir(parents=True, exist_ok=True)
+    with (folder / cell.name / "attempts.jsonl").open("a") as file:
+        for row in ({"started": started, "from_step": 0}, {"started": started, "finished": finished, "busy": busy}):
+            file.write(json.dumps(row) + "\n")
 
 
 def entry(method: str, layers: int | None, noise: str, loss: float, heads: int = 1, error: float = 1e-4) -> Entry:
@@ -90,8 +97,8 @@ def test_a_cell_that_was_trained_again_counts_once_and_others_do_not(tmp_path: P
 def test_a_torn_line_is_left_out_and_nothing_is_none(tmp_path: Path) -> None:
     assert read_times(tmp_path, [FIRST]) is None
     note_times(tmp_path, FIRST, 0.0, 1.0, 1.0)
-    with (tmp_path / "grid.jsonl").open("a") as file:
-        file.write('{"cell": "diag-1-unif')
+    with (tmp_path / FIRST.name / "attempts.jsonl").open("a") as file:
+        file.write('{"started": 1')
     found = read_times(tmp_path, [FIRST, SECOND])
     assert found is not None
     assert found.cells == 1

@@ -58,6 +58,7 @@ def test_replace_block_without_a_page_or_its_markers_is_one_sentence_and_changes
     [
         ("training.md", ["time to target", "ablations"]),
         ("evaluation.md", ["baseline cells", "Bayes limits"]),
+        ("reliability.md", ["attacks"]),
         ("reproduction.md", ["time", "table 1", "worse", "beyond", "claims"]),
     ],
 )
@@ -147,4 +148,25 @@ def test_page_of_performance_has_a_well_formed_table_per_section(tmp_path: Path)
         assert len({line.replace("\\|", "").count("|") for line in table}) == 1
     file.write_text("{}")
     assert main(["performance", str(file), "--page", str(page)]) == 2
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_reliability_page_gets_a_row_for_each_attack(tmp_path: Path) -> None:
+    page, file = copied("reliability.md", tmp_path), tmp_path / "faults.json"
+    original = page.read_text(encoding="utf-8")
+    attack = {
+        "name": "SIGKILLs",
+        "cases": {"at the start": 900, "later": 334},
+        "findings": {"hangs": 0, "leftovers": 2},
+    }
+    record = {"seed": 5, "python": "3.11.7", "cores": 2, "seconds": 90, "unfinished": 0, "attacks": [attack]}
+    file.write_text(json.dumps(record), encoding="utf-8")
+    assert main(["reliability", str(file), "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Seed 5, 2 cores, 1.5 minutes, Python 3.11.7." in text
+    assert "| SIGKILLs | 1,234 | 900 at the start, 334 later | 0 | 2 |" in text
+    assert outside(text, "attacks") == outside(original, "attacks")
+    for wrong in ("{}", "[", '{"attacks": []}'):
+        file.write_text(wrong)
+        assert main(["reliability", str(file), "--page", str(page)]) == 2
     assert page.read_text(encoding="utf-8") == text

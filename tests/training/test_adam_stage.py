@@ -62,7 +62,7 @@ def test_poisoned_data_is_skipped_and_counted(poison: str) -> None:
 
     def poisoned(model: Any, task: Any, *, batch: int, seed: int, step: int, **options: Any) -> Any:
         draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN).as_gram_draw()
-        draw = GramDraw(*(array.astype(np.float32) for array in draw))
+        draw = draw.astype(np.float32)
         return losses_and_gradient_on(model, POISONS[poison](draw) if step in points else draw, **options)
 
     ended = run_with({}, CONFIG, SHORT, fresh_losses=poisoned)

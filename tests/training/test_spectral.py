@@ -129,7 +129,7 @@ def test_gdpp_never_beats_ridge_with_the_mean_noise_variance(
 def test_spectral_pool_has_the_moments_of_wishart_eigenvalues_and_the_mean_noise_variance(
     layers: int, dim: int, n: int, noise: str, variance: float
 ) -> None:
-    gram, _, _, oracle = (pool := spectral_pool(rf.Task(dim, n, noise))).contexts
+    gram, _, _, oracle, _ = (pool := spectral_pool(rf.Task(dim, n, noise))).contexts
     s, cross, energy = gram[:, 0, 0], gram[:, 0, 1], gram[:, 1, 1]
     shares = pool.importance / len(s)
     np.testing.assert_allclose(gram[:, 1, 0], cross)

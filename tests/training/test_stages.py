@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ridgeformer as rf
 from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, trail_of
-from ridgeformer.training import StepInfo, TrainConfig, train
+from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage, fit_spectrum
 from ridgeformer.training.stages import Run
+from support import refused, relative_error, tame_model
 
 # --- runs of the recipes themselves -----------------------------------------------------------------------------------
 
@@ -99,6 +102,60 @@ def test_pool_of_a_stage_is_the_same_whenever_it_is_drawn_again() -> None:
 
 
 # --- models of a smaller kind as a start ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "config"),
+    [
+        ("diag+0", {"kind": "diag", "layers": 2, "registers": 1}),
+        ("diag+1", {"kind": "diag", "layers": 4, "registers": 3, "heads": 2}),
+        ("diag+2", {"kind": "full", "layers": 2, "registers": 2}),
+        ("full+1", {"kind": "full", "layers": 3, "registers": 2}),
+    ],
+)
+def test_model_with_fewer_registers_is_taken_over_as_the_same_function_that_can_learn_to_use_the_new_ones(
+    source: str, config: dict[str, Any]
+) -> None:
+    task = rf.Task(3, 8)
+    draw = task.draw_contexts(40, seed=0)
+    given = tame_model(source, 2, 1, 3, draw.context.gram).astype(np.float32)
+    start = Run(TrainConfig(dim=3, examples=8, **config), ()).adopt(given)
+    assert (start.kind, start.layers, start.registers) == (config["kind"], config["layers"], config["registers"])
+    weights = [rf.context_weights(model.astype(np.float64), draw.context) for model in (given, start)]
+    assert relative_error(*weights) < 1e-12  # the same sums, some with more terms that are zero
+    _, gradient = rf.losses_and_gradient_on(start.astype(np.float64), draw)
+    # Nothing is in the new registers yet, so p learns to write into them first; the last layer's would be in vain.
+    written = gradient.attention_matrices()[0][-2, 0, given.dim + given.registers : -1]
+    assert written.any(axis=-1).all()
+
+
+def test_model_with_more_registers_than_the_run_is_refused() -> None:
+    given = rf.LinearTransformer.init("diag", layers=1, registers=2)
+    refused("2 registers, more than the run's 1", Run(TrainConfig(kind="diag", registers=1), ()).adopt, given)
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_training_with_registers_learns_and_does_not_depend_on_threads_or_on_being_resumed(
+    kind: str, tmp_path: Path
+) -> None:
+    config = TrainConfig(kind=kind, layers=2, registers=2, dim=3, examples=8, noise="uniform:2", sequences=500)
+    adam = AdamStage(name="adam", steps=60, rate=1e-2, batch=64, origin="init", init_scale=0.1, warmup=5)
+    plan = [adam, PoolStage(name="finish", steps=20, pool=2048, saturation=10.0)]
+    one, two = (train(short_run(config, plan, threads=threads)) for threads in (1, 2))
+    zero = rf.LinearTransformer.init(kind, layers=2, dim=3, scale=0.0)
+    assert one.evaluation.median < 0.7 * rf.evaluate(zero, config.task, 500).median
+    assert one.model.registers == 2
+    np.testing.assert_array_equal(one.model.flatten(), two.model.flatten())
+
+    def stop(info: StepInfo) -> None:
+        if info.total == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(TrainingInterruptedError):
+        train(short_run(config, plan), out=tmp_path / "run", callbacks=stop)
+    resumed = train(short_run(config, plan), out=tmp_path / "run", resume=True)
+    np.testing.assert_array_equal(resumed.model.flatten(), one.model.flatten())
+    assert rf.load(tmp_path / "run" / "model.safetensors").registers == 2
 
 
 @pytest.mark.parametrize(("model", "heads"), [("gdpp", 1), ("diag", 2), ("full", 2)])

@@ -23,8 +23,9 @@ from ridgeformer.core.model_file import load_model
 from ridgeformer.core.notation import Array
 from ridgeformer.training import StepInfo, TrainConfig, train
 from ridgeformer.training import run_directory as run_directory_module
+from ridgeformer.training.checkpoints import Checkpoint, load_checkpoint
 from ridgeformer.training.optimisers import QuasiNewton
-from ridgeformer.training.run_directory import Checkpoint, RunDirectory, load_checkpoint
+from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.training.stages import Run, TrainState
 from support import refused
 

@@ -8,9 +8,10 @@
 | how long are its steps, how much is momentum? | `layer_steps` | diag, gdpp |
 | what is each ω for? | `ablations`, `switched_off` | all |
 | what is the algorithm, as code? | `algorithm` | diag, gdpp |
+| what do its registers hold? | `explain_registers` | diag, full |
 | how few constants does it need? | `simplest` | – |
 
-`explain_model` answers all but the last, on the same fresh contexts.
+`explain_model` answers all but the last two, on the same fresh contexts; it is for models without registers.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from ridgeformer.analysis.explanation import Explanation, explain_model
 from ridgeformer.analysis.few_constants import Simplest, simplest
 from ridgeformer.analysis.noise_bands import Sample
 from ridgeformer.analysis.refit import Tuner
+from ridgeformer.analysis.registers import RegisterExplanation, explain_registers
 
 __all__ = [
     "Ablation",
     "Algorithm",
     "DiagonalFit",
     "Explanation",
+    "RegisterExplanation",
     "Sample",
     "Simplest",
     "Tuner",
@@ -36,6 +39,7 @@ __all__ = [
     "canonical_heads",
     "diagonal_fit",
     "explain_model",
+    "explain_registers",
     "mark",
     "model_from_omega",
     "omega_of",

@@ -18,7 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.diagonal import OMEGAS, acting_matrices, inert, model_from_omega, omega_of, omega_of_kind
+from ridgeformer.analysis.diagonal import (
+    OMEGAS,
+    acting_matrices,
+    inert,
+    model_from_omega,
+    omega_of,
+    omega_of_kind,
+    refuse_registers,
+)
 from ridgeformer.analysis.noise_bands import Measured, Sample, measure
 from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
@@ -62,7 +70,7 @@ def switched_off(model: LinearTransformer, off: Array) -> LinearTransformer:
     >>> switched_off(model, mark(2, ["xy"], layer=None)).omega()[:, 1].tolist()
     [0.0, 0.0]
     """
-    instance("model", model, LinearTransformer)
+    refuse_registers(model)
     off = np.asarray(off, bool)
     if off.shape != (model.layers, 4):
         raise InputError(f"off must say for each of {model.layers} layers and 4 blocks whether it is off.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.diagonal import OMEGAS, diagonal_fit, inert, omega_of
+from ridgeformer.analysis.diagonal import OMEGAS, diagonal_fit, inert, omega_of, refuse_registers
 from ridgeformer.analysis.noise_bands import Measured, Sample
 from ridgeformer.analysis.refit import DiagonalModel, Tuner, diagonal_model
 from ridgeformer.core.forward import check_model
@@ -148,6 +148,7 @@ def algorithm(
     (4, 4)
     """
     check_model(model, instance("task", task, Task).dim)
+    refuse_registers(model)
     if is_diagonal(model):
         return written_algorithm(model, task, label)
     sample = Sample.draw(task, sequences, seed)
@@ -201,4 +202,4 @@ def share_text(share: float) -> str:
 
 
 def _where(task: Task) -> str:
-    return f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}"
+    return task.setting

@@ -52,6 +52,14 @@ def omega_of(model: LinearTransformer) -> Array:
     return instance("model", model, LinearTransformer).astype(np.float64).omega()
 
 
+def refuse_registers(model: LinearTransformer) -> None:
+    """Raise an `InputError` for a model with registers: most analyses speak of the blocks of x and y alone."""
+    if instance("model", model, LinearTransformer).registers:
+        raise InputError(
+            "This is for models without registers; ridgeformer.analysis.explain_registers reads those out."
+        )
+
+
 def omega_of_kind(kind: str) -> Array:
     """(4,) of bool: the ω that layers of this kind can have, xx and yx for gdpp; all blocks for kinds without ω."""
     entry = KINDS[kind]
@@ -98,8 +106,8 @@ def natural_units(task: Task) -> Array:
     1/n for ω_xx and ω_yx, which multiply Σ and α; 1/E λ for ω_xy and ω_yy, which multiply y α and λ.
     """
     levels, weights = task.prior.quadrature(_NODES)
-    of_scatter = 1 / task.examples
-    of_energy = 1 / (task.examples * (task.dim + float(weights @ levels**2)))
+    of_scatter = 1 / task.typical_examples
+    of_energy = 1 / (task.typical_examples * (task.dim + float(weights @ levels**2)))
     return np.array([of_scatter, of_energy, of_scatter, of_energy])
 
 
@@ -186,6 +194,7 @@ def diagonal_fit(model: LinearTransformer) -> DiagonalFit:
     """
     P, Q = acting_matrices(model)
     x, y = np.diag(np.r_[np.ones(model.dim), 0.0])[None], np.diag(np.r_[np.zeros(model.dim), 1.0])[None]
+    refuse_registers(model)
     omega, shares = np.zeros((model.layers, 4)), []
     for layer, heads in enumerate(zip(P, Q, strict=True)):
         total, explained = _inner(*heads, *heads), 0.0

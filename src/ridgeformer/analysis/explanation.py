@@ -8,7 +8,7 @@ from typing import Any
 from ridgeformer._version import __version__
 from ridgeformer.analysis.ablation import Ablation, ablations
 from ridgeformer.analysis.algorithm import Algorithm, written_algorithm
-from ridgeformer.analysis.diagonal import DiagonalFit, diagonal_fit, inert, natural_units, omega_of
+from ridgeformer.analysis.diagonal import DiagonalFit, diagonal_fit, inert, natural_units, omega_of, refuse_registers
 from ridgeformer.analysis.filters import Filters, ImpliedNoise, implied_noise, spectral_filters
 from ridgeformer.analysis.layer_steps import MomentumTerms, StepBand, momentum_terms, step_sizes
 from ridgeformer.analysis.noise_bands import Band, Measured, Sample
@@ -110,6 +110,7 @@ def explain_model(
     ((2, 4), 2)
     """
     check_model(model, instance("task", task, Task).dim)
+    refuse_registers(model)
     on_stage("fresh sequences", 0.0)
     sample = Sample.draw(task, sequences, seed)
     weights = sample.layer_weights(model)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.analysis.diagonal import OMEGAS, inert, model_from_omega, omega_of, omega_of_kind
+from ridgeformer.analysis.diagonal import OMEGAS, inert, model_from_omega, omega_of, omega_of_kind, refuse_registers
 from ridgeformer.analysis.refit import Tuner
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
@@ -55,7 +55,7 @@ class ConstantForm:
 
     def omega(self, constants: Constants, layers: int, task: Task) -> Array:
         """(layers, 4) for contexts of ``task``: −size · ratio^l in all layers but the last, +size for its ω_yy."""
-        n, d = task.examples, task.dim
+        n, d = task.typical_examples, task.dim
         whole_number("layers", layers, 3)
         sizes, ratios, last = self.sequences(layers, *np.asarray(constants, np.float64))
         omega = -np.asarray(sizes) * np.abs(np.broadcast_to(ratios, 4)) ** np.arange(layers)[:, None]
@@ -219,6 +219,7 @@ def simplest(
     if instance("model", model, LinearTransformer).kind != "diag":
         other = "matrices" if omega_of_kind(model.kind).all() else "two ω"
         raise InputError(f"Only diag models are described in few constants; a {model.kind} model has {other}.")
+    refuse_registers(model)
     whole_number("layers of the model", model.layers, 3)
     tuner = Tuner(task, _POOL, check_seed(seed))
     tried: list[tuple[str, str, dict[str, float], Array, bool, int]] = []

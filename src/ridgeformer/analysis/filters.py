@@ -182,10 +182,10 @@ def implied_penalty(rotated: Array, values: Array, cross: Array, examples: int) 
 
 def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
     """Of every layer's read-out ``weights`` (layers, batch, d), beside the true σ, AdaRR's and the posterior mean."""
-    context, sigma = sample.context, sample.sigma
+    context, sigma, n = sample.context, sample.sigma, sample.task.typical_examples
     values, _, cross = context.spectrum
     ada = np.sqrt(LeastSquares.of(context).noise_variance)
-    bayes = Bayes(sample.task.prior).noise_level(context)
+    bayes = Bayes(sample.task.prior, of_weights=sample.task.weights).noise_level(context)
     references = tuple(
         ReferenceBand(band.label, *(float(np.median(array[band.members])) for array in (sigma, ada, bayes)))
         for band in sample.bands
@@ -193,7 +193,7 @@ def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
     bands = []
     for layer, read_out in enumerate(weights, 1):
         rotated = sample.rotated(read_out)
-        penalty = implied_penalty(rotated, values, cross, context.examples)
+        penalty = implied_penalty(rotated, values, cross, n)
         level, closest = np.sqrt(penalty), cross / (values + penalty[:, None])
         for band in sample.bands:
             rows = band.members[~np.isnan(level[band.members])]
@@ -205,7 +205,7 @@ def implied_noise(sample: Sample, weights: Array) -> ImpliedNoise:
             lower, middle, upper = map(float, np.quantile(level[rows], (0.25, 0.5, 0.75), method="inverted_cdf"))
             # One penalty for all these contexts: they are put end to end, as one with many directions.
             joined, s, a = (array[rows].reshape(1, -1) for array in (rotated, values, cross))
-            for_all = float(np.sqrt(implied_penalty(joined, s, a, context.examples)[0]))
+            for_all = float(np.sqrt(implied_penalty(joined, s, a, n)[0]))
             distance = gap / size if size > 0 else 0.0
             median = float(np.median(sigma[rows]))
             bands.append(ImpliedBand(layer, band.label, median, middle, (lower, upper), for_all, distance))

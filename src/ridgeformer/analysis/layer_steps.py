@@ -46,7 +46,7 @@ class MomentumTerms:
 
 def step_sizes(model: LinearTransformer, sample: Sample) -> tuple[StepBand, ...]:
     """Steps, rescaling and what they act on, of every layer and band of noise; for models of any kind."""
-    n, dim = sample.task.examples, sample.task.dim
+    n, dim = sample.task.typical_examples, sample.task.dim
     steps = []
     for size in effective_step_size(model, sample.context):
         arrays = size.step * n, size.alignment, size.rescaling, size.scatter / (n * dim), size.energy / n

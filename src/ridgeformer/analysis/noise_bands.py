@@ -74,9 +74,13 @@ class Sample:
                 f"A model of dim {task.dim} is taken apart on at most {most:,} sequences, which memory holds at once; "
                 "ridgeformer evaluate takes any number."
             )
-        chunks = [(c.context.gram, c.sigma, c.oracle) for c in task.chunks(sequences, check_seed(seed))]
-        gram, sigma, oracle = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-        return cls(task, Context.unchecked(gram, task.examples), sigma, oracle)
+        chunks = list(task.chunks(sequences, check_seed(seed)))
+        parts = [(c.context.gram, c.sigma, c.oracle) for c in chunks]
+        gram, sigma, oracle = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        n = task.examples
+        if not isinstance(n, int):
+            n = np.concatenate([np.broadcast_to(c.context.examples, len(c.sigma)) for c in chunks])
+        return cls(task, Context.unchecked(gram, n), sigma, oracle)
 
     @property
     def sequences(self) -> int:
@@ -90,7 +94,8 @@ class Sample:
 
     def first(self, count: int) -> Sample:
         """The first ``count`` contexts."""
-        context = Context.unchecked(self.context.gram[:count], self.task.examples)
+        n = self.context.examples
+        context = Context.unchecked(self.context.gram[:count], n if isinstance(n, int) else n[:count])
         return Sample(self.task, context, self.sigma[:count], self.oracle[:count])
 
     def layer_weights(self, model: LinearTransformer) -> Array:

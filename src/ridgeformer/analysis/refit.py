@@ -19,7 +19,6 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.forward import context_weights
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import instance
 from ridgeformer.training.optimisers import Function, QuasiNewton
@@ -56,13 +55,13 @@ class Tuner:
     def towards(self, model: LinearTransformer) -> Tuner:
         """The same contexts, to come near to what ``model`` says of them; without those on which it explodes."""
         contexts, importance = self._pool
-        aims = context_weights(model.astype(np.float64), Context(contexts.gram, self.task.examples))
+        aims = context_weights(model.astype(np.float64), Context(contexts.gram, self.task.most_examples))
         with np.errstate(over="ignore", invalid="ignore"):
             calm = typical(np.nan_to_num((aims**2).sum(axis=1), nan=np.inf))
         if not calm.any():  # nothing to come near to
             return self
         other = copy(self)
-        other._pool = Pool(GramDraw(*(a[calm] for a in contexts._replace(oracle=aims))), importance[calm])
+        other._pool = Pool(contexts._replace(oracle=aims).rows(calm), importance[calm])
         return other
 
     def fit(self, form: Form, start: Array, iterations: int = 150) -> tuple[Array, float]:

@@ -8,7 +8,26 @@ from __future__ import annotations
 
 from ridgeformer.baselines.bayes import Bayes
 from ridgeformer.baselines.iterative import IterativeAdaRR
-from ridgeformer.baselines.registry import BASELINES, Baseline
+from ridgeformer.baselines.references import bayes_limit, reference_note
+from ridgeformer.baselines.registry import BASELINES, Baseline, baselines_for
 from ridgeformer.baselines.ridge import OLS, AdaRR, ConstRR, Oracle, TunedRR
+from ridgeformer.baselines.solvers import SOLVERS, ConjugateGradient, GradientDescent, Newton
 
-__all__ = ["BASELINES", "OLS", "AdaRR", "Baseline", "Bayes", "ConstRR", "IterativeAdaRR", "Oracle", "TunedRR"]
+__all__ = [
+    "BASELINES",
+    "OLS",
+    "SOLVERS",
+    "AdaRR",
+    "Baseline",
+    "Bayes",
+    "ConjugateGradient",
+    "ConstRR",
+    "GradientDescent",
+    "IterativeAdaRR",
+    "Newton",
+    "Oracle",
+    "TunedRR",
+    "baselines_for",
+    "bayes_limit",
+    "reference_note",
+]

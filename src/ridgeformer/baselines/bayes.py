@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ridgeformer.core.context import Context
 from ridgeformer.core.distributions import NoisePrior, Uniform, parse_noise
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.core.weights import GaussianWeights, Normal, parse_weights, whitened
 
 _ENTRIES = 1 << 15  # contexts times nodes at a time: arrays of 256 kB, a few of which fit a core's cache
 FOCUSED_NODES = 64
@@ -43,6 +44,9 @@ FOCUSED_NODES = 64
 U(0, 0.01) to U(0, 100) and σ from 0.001 to 30 is 1e-10; with 48 nodes it is 1e-7, with 32 it is 4e-5."""
 _ZOOMS, _COARSE = 3, 24
 """Rounds of zooming in, and points of each: a round takes away all but about 2/24 of what is too wide."""
+_DISCRETE_NODES = 128
+"""Of the prior's quadrature, for weights that are not Gaussian: fifty nodes a unit of σ at the quiet end of U(0, 5)."""
+_DISCRETE_CONTEXTS = 2048  # at a time: their means at all nodes take 20 MB at d = 10
 _NEGLIGIBLE = 40.0
 """Logarithm below the peak at which the posterior is cut off: e⁻⁴⁰ is below the rounding of what is left."""
 
@@ -53,7 +57,8 @@ def log_likelihood(fit: LeastSquares, sigma: Array) -> Array:
     positive = variance > 0
     v = np.where(positive, variance, 1.0)
     with np.errstate(over="ignore"):  # ρ / v, for levels that the data rule out
-        total = (fit.examples - fit.values.shape[1]) * np.log(v) + fit.residual[:, None] / v
+        # Rows with n < m, where numbers of examples differ, have directions without data below: s = 0 gives ln v back.
+        total = np.reshape(fit.examples - fit.values.shape[1], (-1, 1)) * np.log(v) + fit.residual[:, None] / v
     # One direction at a time: arrays (batch, k) stay in the cache, where (batch, k, m) would not.
     for s, b in zip(fit.values.T[..., None], fit.coordinates.T[..., None], strict=True):
         total += np.log(s + v)
@@ -79,13 +84,13 @@ class Posterior(NamedTuple):
     probability: Array  # (batch, nodes), rows sum to 1
 
 
-def default_nodes(prior: NoisePrior, examples: int) -> int:
+def default_nodes(prior: NoisePrior, examples: int | Array) -> int:
     """Nodes that resolve posteriors of contexts with n examples.
 
     A prior known only by its quadrature gets enough for 16 nodes per width, 1/√(2n), of a posterior at the top of
     its range, or one and a half at a tenth of it; and never fewer than 256.
     """
-    return FOCUSED_NODES if type(prior) is Uniform else max(256, math.ceil(16 * math.sqrt(2 * examples)))
+    return FOCUSED_NODES if type(prior) is Uniform else max(256, math.ceil(16 * math.sqrt(2 * np.max(examples))))
 
 
 def posterior(fit: LeastSquares, prior: NoisePrior, nodes: int) -> Posterior:
@@ -175,9 +180,11 @@ def _legendre(count: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Bayes:
-    """The posterior mean of w when σ is drawn from ``prior``: E[w | D] = ∫ p(σ | D) w*_{σ²} dσ, for any d and n.
+    """The posterior mean of w when σ is drawn from ``prior``: E[w | D] = ∫ p(σ | D) E[w | D, σ] dσ, for any d and n.
 
-    The adjusted loss ½‖ŵ − w*_{σ²}‖² is a squared error: the mean of w*_{σ²} given the data minimises its expectation.
+    With w ~ N(0, I), E[w | D, σ] is ridge regression w*_{σ²}; with w = L u, u ~ N(0, I), it is that of u for features
+    X L. Other weights say themselves what they expect given σ, and how likely the targets are then. The adjusted loss
+    is a squared error around E[w | D, σ]: the mean of that given the data minimises its expectation.
 
     >>> import ridgeformer as rf
     >>> limit = rf.baselines.Bayes("uniform:5")
@@ -189,14 +196,22 @@ class Bayes:
     """Prior of σ, or its spec, such as "uniform:5"."""
     nodes: int | None = None
     """Nodes of the quadrature over σ; by default enough for sharp posteriors, see `default_nodes`."""
+    of_weights: Any = "normal"
+    """Distribution of w, or its spec, such as "pool:64"."""
     name: ClassVar[str] = "Bayes"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", parse_noise(self.prior))
         if self.nodes is not None:
             object.__setattr__(self, "nodes", whole_number("nodes", self.nodes, 1))
+        object.__setattr__(self, "of_weights", parse_weights(self.of_weights))
 
     def weights(self, context: Context) -> Array:
+        if not isinstance(self.of_weights, GaussianWeights):
+            return self._summed(context)[0]
+        if not isinstance(self.of_weights, Normal):
+            L = self.of_weights.factor(context.dim)
+            return Bayes(self.prior, self.nodes).weights(whitened(context, L)) @ L.T
         fit = LeastSquares.of(context)
         mean = np.empty_like(fit.coordinates)
         for rows, part, (sigma, probability) in self._parts(fit):
@@ -208,17 +223,51 @@ class Bayes:
 
     def noise_level(self, context: Context) -> Array:
         """E[σ | D], (batch,)."""
+        if not isinstance(self.of_weights, GaussianWeights):
+            return self._summed(context)[1]
+        context = self._in_unit_weights(context)
         parts = self._parts(LeastSquares.of(context))
         return np.concatenate([(probability * sigma).sum(axis=1) for _, _, (sigma, probability) in parts])
 
     def posterior(self, context: Context) -> Posterior:
         """p(σ | D): nodes σ (batch, nodes), each context's own, and their probabilities (batch, nodes)."""
+        if not isinstance(self.of_weights, GaussianWeights):
+            levels, _, probability = self._quadrature(context)
+            return Posterior(np.broadcast_to(levels, probability.shape), probability)
+        context = self._in_unit_weights(context)
         parts = [part for _, _, part in self._parts(LeastSquares.of(context))]
         sigma, probability = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Posterior(sigma, probability)
 
     def describe(self) -> str:
-        return f"Bayes, σ ~ {self._prior.spec}"
+        known = "" if isinstance(self.of_weights, Normal) else f", w ~ {self.of_weights.spec}"
+        return f"Bayes, σ ~ {self._prior.spec}{known}"
+
+    def _in_unit_weights(self, context: Context) -> Context:
+        """The contexts with features X L, whose weights are N(0, I)."""
+        if isinstance(self.of_weights, Normal):
+            return context
+        return whitened(context, self.of_weights.factor(context.dim))
+
+    def _quadrature(self, context: Context) -> tuple[Array, list[Array], Array]:
+        """Levels (nodes,), E[w | D, σ] at each of them, and their probabilities (batch, nodes)."""
+        levels, shares = _checked_quadrature(self._prior, self.nodes or _DISCRETE_NODES)
+        found = [self.of_weights.posterior(context, np.full(len(context.gram), level)) for level in levels]
+        if any(part is None for part in found):
+            raise InputError(f"The weights {self.of_weights.spec} have no posterior in closed form, so no Bayes limit.")
+        evidence = np.stack([part.log_evidence for part in found], axis=1)
+        return levels, [part.mean for part in found], _normalised(evidence, np.log(shares))
+
+    def _summed(self, context: Context) -> tuple[Array, Array]:
+        """E[w | D] and E[σ | D] by the quadrature of the prior."""
+        mean, level = [], []
+        for start in range(0, len(context.gram), _DISCRETE_CONTEXTS):
+            rows = slice(start, start + _DISCRETE_CONTEXTS)
+            n = context.examples if isinstance(context.examples, int) else context.examples[rows]
+            levels, means, probability = self._quadrature(Context.unchecked(context.gram[rows], n))
+            mean.append(sum(p[:, None] * m for p, m in zip(probability.T, means, strict=True)))
+            level.append(probability @ levels)
+        return np.concatenate(mean), np.concatenate(level)
 
     @property
     def _prior(self) -> NoisePrior:

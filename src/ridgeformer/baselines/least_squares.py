@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgeformer.core.context import Context
 from ridgeformer.core.notation import Array
+from ridgeformer.core.validation import instance
 
 _ROUNDING = 16.0
 """Multiple of eps·(‖w‖² s_max + λ) up to which a residual is rounding; see `LeastSquares.of`. Measured on 4 000
@@ -22,8 +23,8 @@ class LeastSquares:
     Of d directions at most m = min(n, d) hold data; the others have weight zero in every fit and are left out here.
     """
 
-    examples: int
-    """n."""
+    examples: int | Array
+    """n, one number or (batch,)."""
     values: Array
     """s, (batch, m): eigenvalues of Σ, ascending; exactly 0 where a direction holds no data."""
     coordinates: Array
@@ -38,8 +39,9 @@ class LeastSquares:
     @classmethod
     def of(cls, context: Context) -> LeastSquares:
         """Fit all contexts."""
+        instance("context", context, Context)
         n, dim = context.examples, context.dim
-        held = slice(dim - min(n, dim), None)
+        held = slice(dim - min(int(np.max(n)), dim), None)
         all_values, vectors, cross = context.spectrum
         values, cross = all_values[:, held], cross[:, held]
         energy = context.energy.astype(np.float64)
@@ -59,7 +61,8 @@ class LeastSquares:
     def rows(self, chosen: slice) -> LeastSquares:
         """Some of the contexts."""
         arrays = (self.values, self.coordinates, self.vectors, self.residual, self.noise_variance)
-        return LeastSquares(self.examples, *(array[chosen] for array in arrays))
+        n = self.examples if isinstance(self.examples, int) else self.examples[chosen]
+        return LeastSquares(n, *(array[chosen] for array in arrays))
 
     @property
     def rank(self) -> Array:
@@ -90,8 +93,10 @@ def estimated_variance(context: Context, residual: Array) -> Array:
     loss of least squares has no mean at n = d), so σ̂² = (z + √(z² + τ²)) / 2: above zero, and near z once z ≫ τ.
     """
     n, dim = context.examples, context.dim
-    if n > dim:
-        return np.maximum(residual, 0.0) / (n - dim)
+    of_residual = np.maximum(residual, 0.0) / np.maximum(n - dim, 1)
+    if np.min(n) > dim:
+        return of_residual
     scatter = context.scatter.astype(np.float64)
     z = (context.energy - np.trace(scatter, axis1=1, axis2=2)) / n
-    return 0.5 * (z + np.hypot(z, np.sqrt(2) / n * np.linalg.norm(scatter, axis=(1, 2))))
+    of_energy = 0.5 * (z + np.hypot(z, np.sqrt(2) / n * np.linalg.norm(scatter, axis=(1, 2))))
+    return np.where(n > dim, of_residual, of_energy)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ridgeformer.baselines.bayes import Bayes
 from ridgeformer.baselines.iterative import IterativeAdaRR
+from ridgeformer.baselines.references import bayes_limit
 from ridgeformer.baselines.ridge import OLS, AdaRR, ConstRR, Oracle, TunedRR
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.registry import BLACK, ORANGE, PURPLE, SKY, Look, Registry
@@ -23,8 +23,8 @@ class Baseline:
     """In files and on the shell."""
     label: str
     """In tables and legends."""
-    make: Callable[[Task], Predictor]
-    """The baseline for a task, tuned to it if it has anything to tune."""
+    make: Callable[[Task], Predictor | None]
+    """The baseline for a task, tuned to it if it has anything to tune; None if the task has none."""
     summary: str
     """What it does, in one sentence."""
     look: Look = _GREY
@@ -73,7 +73,7 @@ for _baseline in (
     Baseline(
         "bayes",
         "Bayes limit",
-        lambda task: Bayes(task.prior),
+        bayes_limit,
         "The mean of w given the data and the noise prior: no predictor that is not told σ is better on average.",
         Look(BLACK, width=0.9),
         limit=True,
@@ -81,3 +81,10 @@ for _baseline in (
     Baseline("oracle", "Oracle", lambda task: Oracle(), "Ridge regression that is told σ: its adjusted loss is zero."),
 ):
     BASELINES.add(_baseline)
+
+
+def baselines_for(task: Task, names: Iterable[str] | None = None) -> dict[str, Predictor]:
+    """The baselines that a task has, by label: all of them, or those with these names."""
+    entries = BASELINES.values() if names is None else [BASELINES.find(name) for name in names]
+    made = {entry.label: entry.make(task) for entry in entries}
+    return {label: baseline for label, baseline in made.items() if baseline is not None}

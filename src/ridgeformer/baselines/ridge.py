@@ -128,7 +128,7 @@ class TunedRR:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "c", nonnegative("The factor c", self.c))
-        if self.cap != float("inf"):
+        if not (isinstance(self.cap, float) and self.cap == float("inf")):
             object.__setattr__(self, "cap", nonnegative("The cap of σ̂²", self.cap))
 
     @classmethod

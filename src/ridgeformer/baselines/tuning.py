@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from ridgeformer.baselines.least_squares import LeastSquares
-from ridgeformer.core.distributions import is_builtin
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose
 from ridgeformer.core.storage import cache_root, write_whole
@@ -61,12 +60,12 @@ def tuned_parameters(task: Task) -> Tuned:
     try:
         known = _known.get(task)
     except TypeError:  # a user's prior that cannot be hashed
-        return tune(_Sample.draw(task))
+        return tune(_draw_sample(task))
     if known is None:
         key = _key(task)
         known = _read(key) if key else None
         if known is None:
-            known = tune(_Sample.draw(task))
+            known = tune(_draw_sample(task))
             if key:
                 _write(key, known)
         _known[task] = known
@@ -108,6 +107,43 @@ class _Sample:
     def capped_loss(self, slope: float, ceiling: float) -> float:
         """The loss of v = min(slope · σ̂², ceiling)."""
         return self.loss(np.minimum(slope * self.estimate, ceiling))
+
+
+@dataclass(frozen=True)
+class _GeneralSample(_Sample):
+    """The same for any task: w_v − w* is a/(s + v) − Vᵀw* in the eigenbasis, measured by VᵀMV. Contexts first."""
+
+    aim: Array  # Vᵀ w*, (contexts, d)
+    moment: Array  # Vᵀ M V, (contexts, d, d)
+
+    @classmethod
+    def draw(cls, task: Task) -> _GeneralSample:
+        """As for the paper's task, from fewer contexts."""
+        count = min(_CONTEXTS, max(256, _ENTRIES // task.dim**2)) // 10
+        parts: list[tuple[Array, ...]] = []
+        for drawn in task.chunks(count, SEED, Purpose.TUNE):
+            values, vectors, cross = drawn.context.spectrum
+            turned = np.swapaxes(vectors, 1, 2)
+            aim = (turned @ drawn.oracle[..., None])[..., 0]
+            moment = turned @ (np.eye(task.dim) if drawn.moment is None else drawn.moment) @ vectors
+            variance = drawn.sigma**2
+            parts.append((cross, values, variance, LeastSquares.of(drawn.context).noise_variance, aim, moment))
+        return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def every(self, stride: int) -> _GeneralSample:
+        """A part of the contexts."""
+        arrays = (self.scale, self.values, self.variance, self.estimate, self.aim, self.moment)
+        return _GeneralSample(*(array[::stride] for array in arrays))
+
+    def loss(self, penalty: Array | float) -> float:
+        """Mean of ½(w_v − w*)ᵀ M (w_v − w*)."""
+        total = self.values + np.reshape(np.asarray(penalty, np.float64), (-1, 1))
+        error = np.where(total > 0, self.scale / np.where(total > 0, total, 1.0), 0.0) - self.aim
+        return float(0.5 * np.mean(((self.moment @ error[..., None])[..., 0] * error).sum(axis=1)))
+
+
+def _draw_sample(task: Task) -> _Sample:
+    return _Sample.draw(task) if task.isotropic and isinstance(task.examples, int) else _GeneralSample.draw(task)
 
 
 def tune(sample: _Sample) -> Tuned:
@@ -161,8 +197,11 @@ def _best_capped(sample: _Sample, largest: float) -> tuple[float, float]:
 
 def _key(task: Task) -> str | None:
     """All that decides the tuned parameters, as text; None if the noise prior is the user's own."""
-    known = is_builtin(task.prior)
-    return f"tuning {VERSION}: dim {task.dim}, context {task.examples}, noise {task.prior.spec}" if known else None
+    if not task.builtin:
+        return None
+    specs = dict(task.specs)
+    plain = f"tuning {VERSION}: dim {specs.pop('dim')}, context {specs.pop('examples')}, noise {specs.pop('noise')}"
+    return plain + "".join(f", {name} {spec}" for name, spec in specs.items())
 
 
 # One small JSON file per task, in the user's cache folder, which may be missing, read-only, shared by several processes

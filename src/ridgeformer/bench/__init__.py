@@ -1,7 +1,7 @@
 """Everything behind ``ridgeformer bench``: speed, memory and growth, measured on the machine it runs on, as data.
 
 Files: `rows` (what to run, and what comes out), `machine` (how a time is taken, and what on); the sections are in
-`step`, `scaling`, `attention` and `processes`; whom we race against is in `competitors`.
+`step`, `scaling`, `attention`, `processes`, `sweeping` and `modules`; whom we race against is in `competitors`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from ridgeformer.bench.rows import SECTIONS, BenchConfig, BenchReport, Row, Targ
 __all__ = ["EXPECTED_SECONDS", "SECTIONS", "BenchConfig", "BenchReport", "Row", "Target", "run_bench"]
 
 
-EXPECTED_SECONDS = dict(zip(SECTIONS, (40, 2, 30, 16, 6, 2, 18, 14, 14, 3), strict=True))
+EXPECTED_SECONDS = dict(zip(SECTIONS, (40, 2, 30, 16, 6, 2, 18, 14, 14, 3, 40, 150, 60), strict=True))
 """How long each section takes on two cores of a Xeon of 2023, for the estimate of the time left."""
 _FILES = {
     "step": ("step", "diag", "evaluate"),
     "scaling": ("sampling", "context-length", "growth"),
     "attention": ("attention",),
     "processes": ("flops", "start", "memory"),
+    "sweeping": ("sweep",),
+    "modules": ("torch",),
+    "estimators": ("estimators",),
 }
 
 

@@ -20,6 +20,9 @@ SECTIONS: dict[str, str] = {
     "attention": "One forward pass over one context of N tokens, NumPy on one thread; × is the time over Gram space",
     "start": "A fresh process: import and first training step, without and with compiled kernels on disk",
     "memory": "Peak resident memory of a process that trains with batches of 2048",
+    "sweep": "Many trainings in processes of their own: what a cell costs, and what a second worker brings",
+    "torch": "PyTorch modules of four layers, one thread; × is the time over our module in Gram form, or over float32",
+    "estimators": "Many small regressions, n = 20, d = 10: GroupRidge against scikit-learn's in a loop over groups",
 }
 """Names of the sections in the order they run, and what their numbers mean."""
 

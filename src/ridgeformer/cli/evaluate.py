@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,27 +15,32 @@ import tyro
 
 from ridgeformer import evaluation
 from ridgeformer._version import __version__
-from ridgeformer.baselines import BASELINES
+from ridgeformer.baselines import BASELINES, baselines_for, reference_note
 from ridgeformer.cli import terminal
 from ridgeformer.core.distributions import is_builtin, load_noise
+from ridgeformer.core.features import load_features
+from ridgeformer.core.mixture import load_mixture
 from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.model_file import ModuleFileError
+from ridgeformer.core.noise import load_shape
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, shortened, whole_number
+from ridgeformer.core.weights import load_weights
 from ridgeformer.evaluation import Evaluation, ShiftResult, ShiftTable
 from ridgeformer.evaluation.shift import SHIFTS, UNSHIFTED
 from ridgeformer.evaluation.shift_table import SURVIVAL_FACTOR, YARDSTICK
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.zoo import load
 
-_DEFAULT_SHIFTS = "default"
+_DEFAULT_SHIFTS, _GARG = "default", "garg"
 _PART = 5
 """A noise level of a profile and a shift each get a fifth of the sequences: there are many of them."""
 _HEADS = ("predictor", "adjusted loss ± s.e.", "median", "p99", "largest", "worst 1 %", "loss ± s.e.")
 _BASELINES_HELP = f"Measure {', '.join(entry.label for entry in BASELINES.values())} too, tuned to the noise prior."
 _SHIFT_HELP = (
-    f"Also measure off the training distribution: {_DEFAULT_SHIFTS}, or "
+    f"Also measure off the training distribution: {_DEFAULT_SHIFTS}, {_GARG} for the battery of Garg et al., or "
     f"{', '.join(entry.form for entry in SHIFTS.values())}, or several joined by +."
 )
 
@@ -42,7 +48,11 @@ _SHIFT_HELP = (
 def evaluate(
     models: tyro.conf.Positional[Annotated[tuple[str, ...], terminal.argument("MODEL…")]] = (),
     noise: terminal.Spec = None,
-    examples: terminal.Count = None,
+    examples: terminal.Examples = None,
+    features: terminal.Features = None,
+    weights: terminal.Weights = None,
+    noise_shape: terminal.NoiseShape = None,
+    mixture: terminal.MixtureText = None,
     sequences: int = 100_000,
     seed: int = 0,
     baselines: Annotated[bool, tyro.conf.arg(help=_BASELINES_HELP)] = False,
@@ -54,10 +64,11 @@ def evaluate(
 ) -> None:
     """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
 
+    What is not said of the task is as in the models' training.
+
     Args:
         models: Model files or names of the zoo.
         noise: Prior of σ, such as uniform:5, or your own as module:Class(1); by default that of the models' training.
-        examples: Examples in a context; by default as many as in the models' training.
         sequences: Fresh sequences; each level of --profile and each --shift gets a fifth of them.
         seed: Names the sequences: the same ones for the same seed.
         profile: Also measure at fixed noise levels, up to one beyond the prior.
@@ -68,15 +79,15 @@ def evaluate(
     whole_number("sequences", sequences, 1)
     check_seed(seed)
     terminal.check_files(json, csv)
-    loaded = _load(models)
-    task = task_for(loaded, noise, examples)
+    loaded = load_models(models)
+    task = task_for(loaded, noise, examples, features, weights, noise_shape, mixture)
     shifts = _shifts(shift, task)
     if not loaded and (not baselines or layerwise):
         raise InputError("Name at least one model file, or ask for --baselines alone.")
     for label in (entry.label for entry in BASELINES.values() if baselines and entry.label in loaded):
         raise InputError(f"A model cannot be called {label}, which is the name of a baseline.")
     with terminal.ERRORS.status("tuning baselines"):
-        references = {entry.label: entry.make(task) for entry in BASELINES.values()} if baselines else {}
+        references = baselines_for(task) if baselines else {}
     predictors: dict[str, Any] = {**loaded, **references}
     levels = evaluation.default_levels(task.prior) if profile else ()
     count, part = len(predictors), max(1, sequences // _PART)
@@ -107,12 +118,23 @@ def evaluate(
 # --- what to measure --------------------------------------------------------------------------------------------------
 
 
-def _load(names: Sequence[str]) -> dict[str, LinearTransformer]:
+def load_models(names: Sequence[str]) -> dict[str, LinearTransformer]:
     """The models by their labels."""
     for number, name in enumerate(names):
         if name in names[:number]:
             raise InputError(f"The model {shortened(name)} is named twice.")
-    return {label: load(name) for label, name in zip(model_labels(names), names, strict=True)}
+    return {label: _load(name) for label, name in zip(model_labels(names), names, strict=True)}
+
+
+def _load(name: str) -> Any:
+    """A model; or a module of `ridgeformer.torch`, if a file or a name that comes with the package is one."""
+    shipped = resources.files("ridgeformer").joinpath("torch", "models", f"{name}.safetensors")
+    if "/" not in name and not Path(name).is_file() and shipped.is_file():
+        return import_module("ridgeformer.torch").load(name)
+    try:
+        return load(name)
+    except ModuleFileError:
+        return import_module("ridgeformer.torch").load(name)
 
 
 def model_labels(names: Sequence[str]) -> list[str]:
@@ -134,35 +156,66 @@ def _shifts(specs: Sequence[str], task: Task) -> tuple[str, ...]:
     """The specs, with ``default`` written out, checked before any work is done."""
     chosen: list[str] = []
     for spec in specs:
-        chosen += evaluation.default_scenarios(task) if spec == _DEFAULT_SHIFTS else (spec,)
+        several = {_DEFAULT_SHIFTS: evaluation.default_scenarios, _GARG: evaluation.garg_battery}
+        chosen += several[spec](task) if spec in several else (spec,)
     for spec in chosen:
-        evaluation.parse_shift(spec)
+        evaluation.shifted(task, spec)
     return tuple(dict.fromkeys(chosen))
 
 
-def task_for(models: Mapping[str, LinearTransformer], noise: str | None, examples: int | None) -> Task:
+def task_for(
+    models: Mapping[str, LinearTransformer],
+    noise: str | None,
+    examples: str | int | None,
+    features: str | None = None,
+    weights: str | None = None,
+    noise_shape: str | None = None,
+    mixture: str | None = None,
+) -> Task:
     """What to draw: as asked, else as the models were trained, else the defaults of `Task`."""
     default = Task()
     dim = _agreed("number of features", {name: model.dim for name, model in models.items()}, default.dim, "")
-    asked_for_all = noise is not None and examples is not None
-    tasks = {} if asked_for_all else {name: _trained_on(name, model) for name, model in models.items()}
+    loaders = {"features": load_features, "weights": load_weights, "noise_shape": load_shape}
+    count = int(str(examples)) if str(examples).isdecimal() else examples
+    asked: dict[str, Any] = {"noise": noise, "examples": count, "features": features, "weights": weights}
+    asked |= {"noise_shape": noise_shape}
+    needed = noise is None or examples is None  # otherwise what cannot be read is passed over
+    tasks = {name: _trained_on(name, model, needed) for name, model in models.items()}
+    if mixture is None and all(spec is None for spec in asked.values()):
+        mixture = _agreed_if_any("mixture", tasks)
     if noise is None:
         for name, own in ((name, task["prior"]) for name, task in tasks.items() if "prior" in task):
             raise InputError(f"{shortened(name)} has a noise prior of your own: pass it again, with --noise {own}(…).")
         specs = {name: task["noise"] for name, task in tasks.items() if "noise" in task}
-        prior = _agreed("noise prior", specs, default.prior, "; choose one with --noise")
+        asked["noise"] = _agreed("noise prior", specs, default.prior, "; choose one with --noise")
     else:
-        prior = load_noise(noise)
+        asked["noise"] = load_noise(noise)
     if examples is None:
         counts = {name: task["examples"] for name, task in tasks.items() if "examples" in task}
-        examples = _agreed("number of examples", counts, default.examples, "; choose one with --examples")
-    return Task(dim, examples, prior)
+        asked["examples"] = _agreed("number of examples", counts, default.examples, "; choose one with --examples")
+    for name, load_part in loaders.items():
+        spec = asked[name] if asked[name] is not None else _agreed_if_any(name, tasks)
+        asked[name] = getattr(default, name) if spec is None else load_part(spec)
+    task = Task(dim, **asked)
+    return task if mixture is None else load_mixture(mixture, task)
 
 
-def _trained_on(name: str, model: LinearTransformer) -> Mapping[str, Any]:
+def _agreed_if_any(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Any:
+    """What all models' tasks say under this name; None if none says anything."""
+    if not any(name in task for task in tasks.values()):
+        return None
+    flag = "--" + name.replace("_", "-")
+    plain = getattr(Task(), name, None)
+    specs = {label: task.get(name, getattr(plain, "spec", "base")) for label, task in tasks.items()}
+    return _agreed(name.replace("_", " "), specs, None, f"; choose one with {flag}")
+
+
+def _trained_on(name: str, model: LinearTransformer, needed: bool) -> Mapping[str, Any]:
     """What a model file says about its task; files may say anything."""
     task = model.info.get("task", {})
     if not isinstance(task, Mapping) or not isinstance(task.get("noise", ""), str):
+        if not needed:
+            return {}
         raise InputError(f"{shortened(name)} does not say in a readable form what it was trained on.")
     return {"examples" if key == "context" else key: value for key, value in task.items()}
 
@@ -208,10 +261,10 @@ class EvaluationReport:
         models = {}
         for label, model in self.models.items():
             shape = {name: getattr(model, name) for name in ("kind", "layers", "heads", "dim")}
-            models[label] = {**shape, "precision": model.dtype.name}
+            models[label] = {**shape, "precision": str(model.dtype).removeprefix("torch.")}
         record: dict[str, Any] = {
             "version": __version__,
-            "task": {"dim": self.task.dim, "examples": self.task.examples, "noise": self.task.prior.spec},
+            "task": self.task.specs,
             "seed": self.seed,
             "sequences": self.sequences,
             "models": models,
@@ -303,12 +356,13 @@ def _print_comparison(report: EvaluationReport) -> None:
             difference = measured.difference(name, rival)
             row.append("" if name == rival else terminal.error_text(difference.mean, difference.standard_error))
         rows.append([*row, *([printed[name]] if paper else [])])
-    setting = f"σ ~ {report.task.prior.spec}, d = {report.task.dim}, n = {report.task.examples}"
-    title = f"Measured on {report.sequences:,} fresh sequences, {setting}, seed {report.seed}"
+    title = f"Measured on {report.sequences:,} fresh sequences, {report.task.setting}, seed {report.seed}"
     terminal.print_table(title, [*_HEADS, *rivals, *paper], rows)
     summaries = {entry.label: entry.summary for entry in BASELINES.values()}
     for label, baseline in report.baselines.items():
         terminal.say(f"  {_description(label, baseline)}: {summaries[label]}")
+    if not report.task.standard:
+        terminal.say(reference_note(report.task))
     for name, result in measured.evaluations.items():
         if result.tail_dominated:
             share = f"the worst 1 % of the sequences make up {result.top_share:.0%} of the adjusted loss"
@@ -351,14 +405,15 @@ def _printed(report: EvaluationReport, name: str) -> str:
     """The paper's number for a model or baseline like this, or nothing."""
     model = report.models.get(name)
     method = model.kind if model else next(entry.name for entry in BASELINES.values() if entry.label == name)
-    layers, heads = (model.layers, model.heads) if model else (None, 1)
-    value = paper_loss(method, layers, heads, report.task)
+    layers, heads, registers = (model.layers, model.heads, model.registers) if model else (None, 1, 0)
+    value = paper_loss(method, layers, heads, registers, report.task)
     return "" if value is None else f"{value:g}"
 
 
-def paper_loss(method: str, layers: int | None, heads: int, task: Task) -> float | None:
+def paper_loss(method: str, layers: int | None, heads: int, registers: int, task: Task) -> float | None:
     """What the paper printed for such a model or baseline on this task, if it did."""
-    its_task = (task.dim, task.examples, heads) == (10, 20, 1) and is_builtin(task.prior)
+    its_size = (task.dim, task.examples, heads, registers) == (10, 20, 1, 0)
+    its_task = its_size and task.standard and is_builtin(task.prior)
     return printed_loss(method, layers, task.prior.spec) if its_task else None
 
 

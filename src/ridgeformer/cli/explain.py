@@ -11,9 +11,10 @@ import tyro
 
 from ridgeformer import theory
 from ridgeformer.analysis.algorithm import algorithm
-from ridgeformer.analysis.explanation import explain_model
+from ridgeformer.analysis.explanation import Explanation, explain_model
 from ridgeformer.analysis.few_constants import simplest as simplest_descriptions
-from ridgeformer.baselines import BASELINES
+from ridgeformer.analysis.registers import RegisterExplanation, explain_registers
+from ridgeformer.baselines import baselines_for
 from ridgeformer.cli import explain_tables, terminal
 from ridgeformer.cli.evaluate import model_labels, task_for
 from ridgeformer.core.model import LinearTransformer
@@ -37,7 +38,11 @@ def explain(
     simplest: bool = False,
     ablate: bool = True,
     noise: terminal.Spec = None,
-    examples: terminal.Count = None,
+    examples: terminal.Examples = None,
+    features: terminal.Features = None,
+    weights: terminal.Weights = None,
+    noise_shape: terminal.NoiseShape = None,
+    mixture: terminal.MixtureText = None,
     sequences: terminal.Count = None,
     seed: int = 0,
 ) -> int:
@@ -55,7 +60,6 @@ def explain(
         ablate: Switch parts off one at a time, and fit the rest again (most of the time this takes).
         noise: Prior of σ, such as uniform:5, or your own as module:Class(1, 2); by default what the model was trained
             on.
-        examples: Examples in a context; by default what the model was trained on.
         sequences: Fresh sequences; by default 20000, or 500000 with --simplest.
         seed: Names the sequences: the same ones for the same seed.
     """
@@ -69,6 +73,10 @@ def explain(
     if check:
         own = {
             "--noise": noise,
+            "--features": features,
+            "--weights": weights,
+            "--noise-shape": noise_shape,
+            "--mixture": mixture,
             "--sequences": sequences,
             "--examples without a model": model is None and examples is not None,
         }
@@ -81,13 +89,15 @@ def explain(
             raise InputError("Name a model file, or ask for --check alone.")
         return _check(None, None, terminal.make_folder(out), json, seed)
     loaded, label = load(model), model_labels([model])[0]
-    task = task_for({model: loaded}, noise, examples)
+    task = task_for({model: loaded}, noise, examples, features, weights, noise_shape, mixture)
     folder = terminal.make_folder(out)
     if check:
-        return _check(loaded, task.examples, folder, json, seed)
+        return _check(loaded, task.typical_examples, folder, json, seed)
     if as_code or latex:
         learned = algorithm(loaded, task, label, seed, sequences)
         sys.stdout.write(learned.as_code() if as_code else learned.as_latex())
+    elif loaded.registers and not simplest:
+        _registers(explain_registers(loaded, task, label=label, sequences=sequences, seed=seed), folder, json)
     elif simplest:
         _simplest(loaded, task, folder, json, sequences or _SIMPLEST_SEQUENCES, seed)
     else:
@@ -95,14 +105,25 @@ def explain(
             explanation = explain_model(
                 loaded, task, label=label, sequences=sequences, seed=seed, ablate=ablate, on_stage=progress.show
             )
-        explain_tables.print_explanation(explanation)
-        terminal.write_json(json, explanation.as_json())
-        if folder is not None:
-            learned = explanation.algorithm()
-            texts = {"algorithm.py": learned.as_code(), "algorithm.tex": learned.as_latex()}
-            figures = analysis_figures.all_figures(explanation)
-            _write_files(folder, figures, "explanation.json", explanation.as_json(), texts)
+        _explanation(explanation, folder, json)
     return 0
+
+
+def _explanation(explanation: Explanation, folder: Path | None, json: Path | None) -> None:
+    explain_tables.print_explanation(explanation)
+    terminal.write_json(json, explanation.as_json())
+    if folder is not None:
+        learned = explanation.algorithm()
+        texts = {"algorithm.py": learned.as_code(), "algorithm.tex": learned.as_latex()}
+        figures = analysis_figures.all_figures(explanation)
+        _write_files(folder, figures, "explanation.json", explanation.as_json(), texts)
+
+
+def _registers(explained: RegisterExplanation, folder: Path | None, json: Path | None) -> None:
+    explain_tables.print_registers(explained)
+    terminal.write_json(json, explained.as_json())
+    if folder is not None:
+        _write_files(folder, {}, "explanation.json", explained.as_json())
 
 
 def _check(
@@ -122,7 +143,7 @@ def _check(
 def _simplest(
     model: LinearTransformer, task: Task, folder: Path | None, json: Path | None, sequences: int, seed: int
 ) -> None:
-    references = {BASELINES[name].label: BASELINES[name].make(task) for name in ("adarr", "bayes")}
+    references = baselines_for(task, ("adarr", "bayes"))
     with terminal.Progress(1.0) as progress:
         descriptions = simplest_descriptions(
             model, task, sequences=sequences, seed=seed, references=references, on_stage=progress.show

@@ -13,6 +13,7 @@ from ridgeformer.analysis.diagonal import OMEGAS, inert, natural_units
 from ridgeformer.analysis.explanation import Explanation
 from ridgeformer.analysis.few_constants import TOLERANCE, Simplest
 from ridgeformer.analysis.noise_bands import Band, Measured
+from ridgeformer.analysis.registers import RegisterExplanation
 from ridgeformer.cli.terminal import error_text, number_text, print_table, say
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
@@ -28,8 +29,8 @@ def print_explanation(explanation: Explanation) -> None:
     loss = error_text(total.adjusted_loss, total.standard_error)
     say(
         f"{explanation.label}: {shape}. Adjusted loss {loss}, median {number_text(total.median)}, largest "
-        f"{number_text(total.maximum)}, on {explanation.sequences:,} fresh sequences with σ ~ {task.prior.spec}, "
-        f"n = {task.examples}, seed {explanation.seed}.{_training(explanation)}",
+        f"{number_text(total.maximum)}, on {explanation.sequences:,} fresh sequences with {task.setting}, "
+        f"seed {explanation.seed}.{_training(explanation)}",
     )
     if total.tail_dominated:
         say(f"The worst 1 % of them make up {total.top_share:.0%} of this loss: do not trust its mean.")
@@ -47,6 +48,34 @@ def print_explanation(explanation: Explanation) -> None:
         print_ablations(explanation.ablations, explanation.bands, explanation.diagonal is not None)
 
 
+def print_registers(explanation: RegisterExplanation) -> None:
+    """What the registers hold, and the loss after each layer."""
+    model, total = explanation.model, explanation.progress[-1].total
+    shape = f"{model.kind}, layers: {model.layers}, heads: {model.heads}, registers: {model.registers}, d = {model.dim}"
+    say(
+        f"{explanation.label}: {shape}. Adjusted loss {error_text(total.adjusted_loss, total.standard_error)} on "
+        f"{explanation.sequences:,} fresh sequences with {explanation.task.setting}, seed {explanation.seed}.",
+    )
+    say(
+        "Each register is a linear model of its own, A y − <w, x>. Only what they hold together has a meaning, since "
+        "mixed registers compute the same. The analyses of single ω are for models without registers.\n"
+    )
+    heads = ["layer", "reg.", "A", "‖w‖/‖ŵ‖", "ŵ", "change", "α", "oracle", "span"]
+    names = ("target", "size", "own", "change", "gradient", "oracle", "span")
+    rows = []
+    for readout in explanation.readouts:
+        values = (getattr(readout, name) for name in names)
+        numbers = ("" if value is None else format(value, ".2g") for value in values)
+        rows.append([str(readout.layer), str(readout.register), *numbers])
+    title = "Registers after each layer: size, cosines of w with ŵ, its change, α and the oracle; medians"
+    print_table(title, heads, rows)
+    progress = [
+        [str(layer), error_text(measured.total.adjusted_loss, measured.total.standard_error)]
+        for layer, measured in enumerate(explanation.progress, 1)
+    ]
+    print_table("Adjusted loss of what the model would say after each layer", ["layer", "adjusted loss"], progress)
+
+
 def _training(explanation: Explanation) -> str:
     """What to say of a model that is taken apart on other contexts than it was trained on, or may be."""
     try:
@@ -55,9 +84,9 @@ def _training(explanation: Explanation) -> str:
         recorded = None
     if recorded is None:
         return " It does not say what it was trained on."
-    if (recorded.examples, recorded.prior.spec) == (explanation.task.examples, explanation.task.prior.spec):
+    if recorded.specs == explanation.task.specs:
         return ""
-    return f" It was trained for σ ~ {recorded.prior.spec}, n = {recorded.examples}."
+    return f" It was trained for {recorded.setting}."
 
 
 def _in_short(explanation: Explanation) -> str:

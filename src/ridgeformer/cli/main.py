@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import os
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import tyro
 
@@ -18,7 +20,7 @@ from ridgeformer._version import __version__
 from ridgeformer.cli import terminal
 from ridgeformer.core.validation import InputError, InterruptedRunError, RidgeformerError
 
-_COMMANDS = ("train", "evaluate", "explain", "reproduce", "report", "zoo", "bench")
+COMMANDS = ("train", "sweep", "collect", "evaluate", "fit", "curve", "explain", "reproduce", "report", "zoo", "bench")
 _WRONG, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # the last two are what a shell gives for Ctrl-C and a closed pipe
 _FORMER_FLAGS = {"--model": "--kind", "--models": "--kinds", "--context": "--examples"}
 """Flags that had another name, which still works."""
@@ -62,13 +64,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> int | None:
-    """Run the command that comes first. Only its file is imported: just help and mistakes need those of all."""
-    if arguments and arguments[0] in _COMMANDS:
+    """Run the command that comes first. Only its file is imported: just mistakes need those of all."""
+    if arguments and arguments[0] in COMMANDS:
         name, *rest = arguments
-        code: int | None = tyro.cli(_command(name, rest), prog=f"ridgeformer {name}", args=rest)
+        code: int | None = tyro.cli(find_command(name, rest), prog=f"ridgeformer {name}", args=rest)
         return code
+    only_help = bool(arguments) and arguments[0] in ("-h", "--help")
     tyro.extras.subcommand_cli_from_dict(
-        {name: _command(name, arguments) for name in _COMMANDS},
+        {name: _summary(name) if only_help else find_command(name, arguments) for name in COMMANDS},
         prog="ridgeformer",
         description="Linear transformers that solve noisy regressions in their context.",
         args=arguments,
@@ -76,11 +79,25 @@ def _parse(arguments: list[str]) -> int | None:
     return 0
 
 
-def _command(name: str, arguments: Sequence[str]) -> Callable[..., int | None]:
+def find_command(name: str, arguments: Sequence[str] = ()) -> Callable[..., int | None]:
+    """The function behind a command; the flags of train depend on the file that its arguments may name."""
     module = importlib.import_module(f"ridgeformer.cli.{name}")
     command: Callable[..., int | None]
     command = module.train_command(arguments) if name == "train" else getattr(module, name)
     return command
+
+
+def _summary(name: str) -> Callable[[], None]:
+    """A stand-in that only has the first paragraph of a command's help, read from its file without importing it."""
+    source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    text = next(ast.get_docstring(node) or "" for node in functions if node.name in (name, "command"))
+
+    def stand_in() -> None:
+        """Never called."""
+
+    stand_in.__doc__ = text.partition("\n\n")[0]
+    return stand_in
 
 
 def _present_flags(arguments: list[str]) -> list[str]:

@@ -12,20 +12,20 @@ from rich.text import Text
 
 from ridgeformer.cli import terminal
 from ridgeformer.cli.report import report as write_report
+from ridgeformer.cli.sweep import check_failures, show_sweep
 from ridgeformer.cli.train import run_training
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
-from ridgeformer.core.validation import InputError, RidgeformerError, whole_number
+from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.reproduction.baseline_check import measure_baselines
 from ridgeformer.reproduction.cells import PRIORS, Cell, beyond_cells, grid_cells, zoo_name
 from ridgeformer.reproduction.claims import Claim, ClaimsRecord, check_claims
-from ridgeformer.reproduction.grid import GridEvent, train_grid
+from ridgeformer.reproduction.grid import grid_study
 from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
 from ridgeformer.reproduction.table1 import Entry, Table1, header, measure_table1, number, row_name
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import SHALLOW
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.zoo import load, zoo_names
 
@@ -47,6 +47,7 @@ def reproduce(
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = _OUT,
     sequences: int = 100_000,
     workers: terminal.Count = None,
+    cluster: Annotated[str | None, terminal.argument("ADDRESS")] = None,
     report: bool = True,
     details: bool = False,
     json: terminal.File = None,
@@ -68,6 +69,7 @@ def reproduce(
         out: Folder for runs, records and tables.
         sequences: Fresh sequences on which everything is measured.
         workers: Processes that train at the same time with --train; one for each core unless given.
+        cluster: With --train, train on a cluster, as in 'ridgeformer sweep'.
         report: Also measure what the figures show, draw them, and write the page.
         details: Also print the claims with their numbers, and the models that are worse than printed.
         json: Also write the result of --baselines as JSON; that of the others is in --out.
@@ -76,14 +78,21 @@ def reproduce(
     if baselines:
         others = {"--train": train, "--kinds": kinds != tuple(KINDS), "--layers": layers, "--columns": columns}
         others |= {"--seeds": seeds != _SEEDS, "--no-beyond": not beyond, "--out": out != _OUT}
-        others |= {"--workers": workers is not None, "--no-report": not report, "--details": details}
+        others |= {
+            "--workers": workers is not None,
+            "--cluster": cluster,
+            "--no-report": not report,
+            "--details": details,
+        }
         terminal.refuse("--baselines measures all baselines and no models", others)
         _baselines(sequences, json)
         return
     terminal.refuse("Without --baselines the records are JSON files in --out", {"--json": json})
     if workers is not None:
         whole_number("workers", workers, 1)
-        terminal.refuse("Without --train nothing is trained side by side", {"--workers": not train})
+    if not train:
+        given = {"--workers": workers is not None, "--cluster": cluster}
+        terminal.refuse("Without --train nothing is trained side by side", given)
     for seed in seeds:
         check_seed(seed)
     cells = grid_cells(kinds, layers or None, columns or PRIORS, seeds)
@@ -92,7 +101,7 @@ def reproduce(
         cells = (*cells, *(cell for cell in further if cell not in cells))
     terminal.make_folder(out)
     runs = out / ("runs" if train else "live")
-    models = _train(cells, runs, workers) if train else _from_zoo(cells)
+    models = _train(cells, runs, workers, cluster) if train else _from_zoo(cells)
     if not train:
         _train_live(runs)
     table = _measure(models, columns or PRIORS, sequences)
@@ -113,12 +122,12 @@ def reproduce(
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def _train(cells: Sequence[Cell], runs: Path, workers: int | None) -> dict[Cell, LinearTransformer]:
-    with GridDisplay(cells) as display:
-        failed = train_grid(cells, runs, display.show_event, workers)
-    if failed:
-        names = ", ".join(cell.name for cell in failed)
-        raise RidgeformerError(f"{len(failed)} of {len(cells)} models were not trained: {names}.")
+def _train(
+    cells: Sequence[Cell], runs: Path, workers: int | None, cluster: str | None
+) -> dict[Cell, LinearTransformer]:
+    """All cells, as a study; those of another version of the grid are trained again."""
+    result = show_sweep(grid_study(cells), runs, workers, cluster, overwrite=True)
+    check_failures(result, len(cells))
     return {cell: load(runs / cell.name / "model.safetensors") for cell in cells}
 
 
@@ -139,39 +148,6 @@ def _train_live(runs: Path) -> None:
     doing = "Going on with" if begun else "Training"
     terminal.say(f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
     run_training(_LIVE, directory.path, resume=begun, overwrite=not begun)
-
-
-def expected_seconds(cell: Cell) -> float:
-    """Of one core, roughly, for the estimate of the time left; measured on a Xeon of 2023."""
-    if cell.kind == "gdpp" or cell.noise == "uniform:0":
-        return 3.0
-    if cell.kind == "diag":
-        return 6.0 + cell.layers * (1.0 if cell.parent else 2.0)
-    if cell.layers <= SHALLOW:
-        return 90.0 if cell.layers == SHALLOW else 12.0
-    return cell.layers * (1 + cell.heads) * (2.0 if cell.parent else 3.0)
-
-
-class GridDisplay(terminal.Progress):
-    """Takes the events of `train_grid`: one bar over everything, with the cells at work."""
-
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self._expected = {cell.name: expected_seconds(cell) for cell in cells}
-        self._shares: dict[str, float] = {}
-        self._kept = 0.0
-        super().__init__(sum(self._expected.values()))
-
-    def show_event(self, event: GridEvent) -> None:
-        """Show an event."""
-        name = event.cell.name
-        self._shares[name] = 1.0 if event.what in ("kept", "finished", "failed") else event.share
-        if event.what == "kept":
-            self._kept += self._expected[name]
-        if event.what == "failed":
-            terminal.warn(f"ridgeformer: {name}: {event.message}")
-        running = ", ".join(name for name, share in self._shares.items() if share < 1)
-        done = sum(share * self._expected[name] for name, share in self._shares.items())
-        self.show(running or "grid", done, self._kept)
 
 
 # --- measurements -----------------------------------------------------------------------------------------------------

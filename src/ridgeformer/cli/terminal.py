@@ -33,6 +33,13 @@ File = Annotated[Path | None, argument("FILE")]
 Folder = Annotated[Path | None, argument("DIR")]
 Spec = Annotated[str | None, argument("SPEC")]
 Count = Annotated[int | None, argument("N")]
+Examples = Annotated[str | None, argument("N|A..B", "Examples in a context: a number, or a range such as 10..40.")]
+Features = Annotated[str | None, argument("SPEC", "Distribution of the features, such as kappa:10+rotated.")]
+Weights = Annotated[str | None, argument("SPEC", "Distribution of the true weights, such as sparse:3 or pool:64.")]
+NoiseShape = Annotated[str | None, argument("SPEC", "Shape of the noise given σ: student:5, outliers:0.05x10.")]
+MixtureText = Annotated[
+    str | None, argument("TEXT|FILE", "Several tasks at once: 3*base | features=skewed | weights=scale:2.")
+]
 
 PRIORS = tyro.constructors.ConstructorRegistry()
 """Tells tyro how to read the noise prior of a `TrainConfig`."""
@@ -167,11 +174,13 @@ class Progress:
         self._task = self._bar.add_task("", total=total, left="")
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if ERRORS.is_terminal:  # elsewhere rich before version 15 prints an empty line at the end
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if ERRORS.is_terminal:
+            self._bar.stop()
 
     def begin(self, name: str, work: float) -> None:
         """Begin a stage of this much work; what was begun before is done."""

@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
-from ridgeformer.baselines import Bayes
+from ridgeformer.baselines import baselines_for
 from ridgeformer.cli import terminal
 from ridgeformer.cli.evaluate import paper_loss
 from ridgeformer.core.distributions import load_noise
+from ridgeformer.core.storage import read_whole, strict_json
 from ridgeformer.core.validation import InputError
-from ridgeformer.evaluation import Evaluation, evaluate
+from ridgeformer.evaluation import evaluate
 from ridgeformer.reproduction.cells import zoo_name
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.recipes import stages_of
@@ -34,6 +35,10 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
     """The command; flags start from the settings in the file that --config names, if the arguments have it."""
     parts = [(*argument.partition("="), following) for argument, following in pairwise([*arguments, ""])]
     values = {flag: value if equals else following for flag, equals, value, following in parts}
+    if values.get("--engine") == "torch" or _is_of_torch(values.get("--resume")):
+        from ridgeformer.cli.train_torch import torch_command  # torch takes seconds to import, and need not be there
+
+        return torch_command({flag for flag in values if flag.startswith("--")})
     file, noise = values.get("--config"), values.get("--noise")
     default = TrainConfig.from_file(Path(file), load_noise(noise) if noise else None) if file else TrainConfig()
     given = {f"--{field.name}" for field in fields(TrainConfig)} & values.keys()
@@ -45,6 +50,7 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
         overwrite: bool = False,
         config: terminal.File = None,
         threads: terminal.Count = None,
+        engine: Literal["kernels", "torch"] = "kernels",
         tensorboard: terminal.Folder = None,
         json: terminal.File = None,
     ) -> None:
@@ -57,6 +63,8 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
             overwrite: Replace a run that is already in --out.
             config: Read settings from a JSON file; flags given beside it win.
             threads: Threads to use, by default one for each core; the result does not depend on it.
+            engine: kernels are the package's own; torch trains other layers too, with flags of its own (needs
+                ridgeformer[torch]): see 'ridgeformer train --engine torch --help'.
             tensorboard: Also log losses for TensorBoard in this folder (needs ridgeformer[tensorboard]).
             json: Also write the result as JSON.
         """
@@ -69,6 +77,14 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
         run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
 
     return command
+
+
+def _is_of_torch(folder: str | None) -> bool:
+    """Whether the run in a folder was begun with --engine torch."""
+    with contextlib.suppress(InputError, ValueError, RecursionError):
+        values = strict_json(read_whole(Path(folder or "", "config.json"), 1 << 20))
+        return isinstance(values, dict) and values.get("engine") == "torch"
+    return False
 
 
 def run_training(
@@ -103,7 +119,7 @@ def run_training(
             threads=threads,
             given=start,
         )
-    _print_result(config, result, display.bayes)
+    _print_result(config, result, display)
     files = ", ".join(str(out / name) for name in ("model.safetensors", "result.json", "history.jsonl"))
     terminal.say(f"Files: {files}", to_copy=True)
     follow_up = f"ridgeformer evaluate {out / 'model.safetensors'} --baselines --profile"
@@ -111,9 +127,19 @@ def run_training(
     terminal.write_json(json, {"config": config.as_json(), **result.as_json()})
 
 
+def _size(config: TrainConfig) -> str:
+    """What is trained: diag, 4 layers, 2 registers."""
+    registers = f", {config.registers} registers" if config.registers else ""
+    return f"{config.kind}, {config.layers} layers{registers}"
+
+
 def _free_folder(config: TrainConfig) -> Path:
     """A folder in runs that is not there yet, named like a model of the zoo: full-7-uniform-5, full-7-uniform-5-2."""
-    name = zoo_name(config.kind, config.layers, config.noise_spec, config.seed, config.heads)
+    size = {"heads": config.heads, "registers": config.registers}
+    name = zoo_name(config.kind, config.layers, config.noise_spec, config.seed, **size)
+    specs = config.task.specs
+    name = "-".join([name, *(str(specs[part]) for part in ("features", "weights", "noise_shape") if part in specs)])
+    name += "-mixture" * (config.mixture is not None)
     name = re.sub(r"[^\w.+-]+", "-", name).strip("-")  # a prior of one's own may have any spec
     return next(
         folder for number in count(1) if not (folder := Path("runs", name + f"-{number}" * (number > 1))).exists()
@@ -130,11 +156,13 @@ class TrainingDisplay(terminal.Progress):
     def __init__(self, config: TrainConfig) -> None:
         stages = stages_of(config)
         self._sampled = {stage.name for stage in stages if getattr(stage, "objective", "exact") == "sampled"}
-        self._name = f"{config.kind}, {config.layers} layers, {config.noise_spec}"
-        self.bayes = evaluate(Bayes(config.task.prior), config.task, _BAYES_SEQUENCES)
-        printed = paper_loss(config.kind, config.layers, config.heads, config.task)
+        self._name = f"{_size(config)}, {config.noise_spec}"
+        task = config.task
+        self.yardstick, predictor = next(iter(baselines_for(task, ("bayes", "adarr")).items()))  # not all have a limit
+        self.bayes = evaluate(predictor, task, _BAYES_SEQUENCES)
+        printed = paper_loss(config.kind, config.layers, config.heads, config.registers, config.task)
         paper = "" if printed is None else f", paper {printed:g}"
-        self._limits = f"Bayes limit {self.bayes.adjusted_loss:.3g}{paper}"
+        self._limits = f"{self.yardstick} {self.bayes.adjusted_loss:.3g}{paper}"
         self._first: tuple[int, float] | None = None  # step, and when it was done
         super().__init__(sum(stage.steps for stage in stages))
 
@@ -151,17 +179,17 @@ class TrainingDisplay(terminal.Progress):
         return f"{self._name} · {info.stage}: {losses} ({self._limits})"
 
 
-def _print_result(config: TrainConfig, result: TrainResult, bayes: Evaluation) -> None:
-    """The verdict on the run beside the paper's number and the Bayes limit."""
-    measured, label = result.evaluation, f"{config.kind}, {config.layers} layers"
+def _print_result(config: TrainConfig, result: TrainResult, display: TrainingDisplay) -> None:
+    """The verdict on the run beside the paper's number and the Bayes limit, or AdaRR where there is none."""
+    bayes = display.bayes
+    measured, label = result.evaluation, _size(config)
     tail = (terminal.number_text(value) for value in (measured.median, measured.p99, measured.maximum))
     loss = (terminal.number_text(measured.adjusted_loss), terminal.number_text(measured.standard_error, 2))
     rows = [[label, *loss, *tail, f"trained here in {result.seconds:.0f} s"]]
-    printed = paper_loss(config.kind, config.layers, config.heads, config.task)
+    printed = paper_loss(config.kind, config.layers, config.heads, config.registers, config.task)
     if printed is not None:
         rows.insert(0, [label, f"{printed:g}", "", "", "", "", "printed in the paper"])
-    rows.append(["Bayes limit", f"{bayes.adjusted_loss:.3g}", "", "", "", "", f"on {bayes.sequences:,} sequences"])
-    setting = f"σ ~ {config.noise_spec}, d = {config.dim}, n = {config.examples}"
-    title = f"Adjusted loss on {measured.sequences:,} fresh sequences, {setting}"
+    rows.append([display.yardstick, f"{bayes.adjusted_loss:.3g}", "", "", "", "", f"on {bayes.sequences:,} sequences"])
+    title = f"Adjusted loss on {measured.sequences:,} fresh sequences, {config.task.setting}"
     heads = ("model", "adjusted loss", "± s.e.", "median", "p99", "largest", "source")
     terminal.print_table(title, heads, rows, words=(0, 6))

@@ -11,6 +11,7 @@ from ridgeformer.cli import terminal
 from ridgeformer.core.validation import InputError, shortened
 from ridgeformer.reproduction.grid import build_zoo
 from ridgeformer.zoo import zoo_entries
+from ridgeformer.zoo.export import export_zoo
 
 
 def zoo(
@@ -18,6 +19,7 @@ def zoo(
     sha256: bool = False,
     build: Annotated[Path | None, terminal.argument("RUNS")] = None,
     into: terminal.Folder = None,
+    export: terminal.Folder = None,
     json: terminal.File = None,
 ) -> None:
     """List the trained models that come with the package, with their measured losses.
@@ -29,10 +31,12 @@ def zoo(
         sha256: Also show the beginning of each file's SHA-256; --json has all of it.
         build: Instead, make a zoo from the run directories that 'ridgeformer reproduce --train' left in this folder.
         into: Where --build puts it; by default into the package itself.
+        export: Also write the listed models into this folder, with a model card, as a Hugging Face repository has them.
         json: Also write the list as JSON.
     """
     if build is not None:
-        terminal.refuse("--build lists nothing", {"names of models": names, "--sha256": sha256, "--json": json})
+        others = {"names of models": names, "--sha256": sha256, "--export": export, "--json": json}
+        terminal.refuse("--build lists nothing", others)
         written = build_zoo(build, terminal.make_folder(into))
         terminal.say(f"{len(written)} models, {sum(written.values()):,} bytes in all.")
         return
@@ -51,5 +55,8 @@ def zoo(
     heads = ("name", "adjusted loss", "± s.e.", "largest", "sequences", *(("sha256",) if sha256 else ()))
     terminal.print_table(title, heads, rows)
     terminal.say(f"{len(entries)} models. 'ridgeformer evaluate NAME --baselines' measures one again.")
+    if (folder := terminal.make_folder(export)) is not None:
+        size = export_zoo(entries, folder)
+        terminal.say(f"{len(entries)} models, config.json and README.md in {folder}: {size:,} bytes.", to_copy=True)
     kept = ("name", "sha256", "evaluation", "training")
     terminal.write_json(json, [{name: getattr(entry, name) for name in kept} for entry in entries])

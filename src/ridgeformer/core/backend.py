@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ridgeformer.core.kinds import Compiled
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw, Source
+from ridgeformer.core.random import GaussianSource, GramDraw, Source
 from ridgeformer.core.validation import one_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Implicit weights (batch, d), or (L, batch, d)."""
         ...
 
-    def draw(self, dim: int, source: Source, dtype: Any, threads: int | None = None) -> GramDraw:
+    def draw(self, dim: int, source: Source | GaussianSource, dtype: Any, threads: int | None = None) -> GramDraw:
         """Contexts as arrays."""
         ...
 

@@ -41,8 +41,8 @@ class Context:
 
     gram: Array
     """(batch, p, p), symmetric."""
-    examples: int
-    """n, the number of examples behind each Gram matrix."""
+    examples: int | Array
+    """n, the number of examples behind each Gram matrix; (batch,) of them if contexts differ in it."""
 
     def __post_init__(self) -> None:
         gram = finite_array("gram", self.gram, ("batch", "p", "p"))
@@ -51,7 +51,7 @@ class Context:
         if (np.abs(gram - gram.transpose(0, 2, 1)) > _ASYMMETRY * np.abs(gram).max(initial=0.0)).any():
             raise InputError("gram must be symmetric: it is the sum of e eᵀ over the tokens e of a context.")
         object.__setattr__(self, "gram", gram)
-        object.__setattr__(self, "examples", whole_number("examples", self.examples, 1))
+        object.__setattr__(self, "examples", _check_examples(self.examples, len(gram)))
 
     @classmethod
     def from_tokens(cls, X: Any, y: Any) -> Context:
@@ -61,7 +61,7 @@ class Context:
         return cls(tokens.transpose(0, 2, 1) @ tokens, X.shape[1])
 
     @classmethod
-    def unchecked(cls, gram: Array, examples: int) -> Context:
+    def unchecked(cls, gram: Array, examples: int | Array) -> Context:
         """From Gram matrices that the package computed itself: nothing is looked at again."""
         context = object.__new__(cls)
         object.__setattr__(context, "gram", gram)
@@ -109,6 +109,15 @@ class Context:
         # Rounding leaves eigenvalues of empty directions at about eps times the largest.
         floor = values[:, -1:] * self.dim * np.finfo(self.gram.dtype).eps
         return spectrum.rotate_back(np.where(total > floor, cross / np.where(total > floor, total, 1.0), 0.0))
+
+
+def _check_examples(examples: Any, batch: int) -> int | Array:
+    """n, or n of every context."""
+    if not isinstance(examples, np.ndarray) or examples.ndim == 0:
+        return whole_number("examples", examples, 1)
+    if examples.shape != (batch,) or examples.dtype.kind not in "iu" or (examples < 1).any():
+        raise InputError(f"examples must be a whole number of at least 1, or one for each of the {batch} contexts.")
+    return examples
 
 
 def check_tokens(X: Any, y: Any) -> tuple[Array, Array]:

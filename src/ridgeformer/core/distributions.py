@@ -7,20 +7,18 @@ keep the name of a prior, and nothing is ever imported because a file says so.
 
 from __future__ import annotations
 
-import ast
-import importlib
 import math
 import re
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Registry
+from ridgeformer.core.specs import class_name, load_own
+from ridgeformer.core.specs import number_text as _text
 from ridgeformer.core.validation import InputError, nonnegative, shortened, whole_number
 
 _legendre = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)  # 256 nodes take 15 ms, and Bayes asks often
@@ -223,7 +221,7 @@ def is_builtin(prior: NoisePrior) -> bool:
 
 def prior_name(prior: NoisePrior) -> str:
     """``module:Class`` of a prior: what files keep of one that is not of this package."""
-    return f"{type(prior).__module__}:{type(prior).__qualname__}"
+    return class_name(prior)
 
 
 def prior_title(prior: str | NoisePrior) -> str:
@@ -264,37 +262,43 @@ def load_noise(text: str | NoisePrior) -> NoisePrior:
     """
     if not isinstance(text, str):
         return parse_noise(text)
-    own = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(\(.*\))?", text)
-    if own is None or own[1] in PRIORS:
-        return parse_noise(text)
-    arguments, keywords = _literals(own[3] or "()", text)
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        make = getattr(importlib.import_module(own[1]), own[2])
-        return parse_noise(make(*arguments, **keywords))
-    except ImportError as missing:
-        raise InputError(
-            f"Cannot import {own[1]}, which the noise prior {shortened(text)} is in: {missing}."
-        ) from missing
-    except AttributeError as missing:
-        raise InputError(f"{own[1]} has no {own[2]}, which the noise prior {shortened(text)} names.") from missing
-    except (TypeError, ValueError) as unfit:
-        raise InputError(f"Cannot make the noise prior {shortened(text)}: {unfit}.") from unfit
+    prior: NoisePrior = load_own("noise prior", text, PRIORS, parse_noise)
+    return prior
 
 
-def _literals(call: str, text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments written as in a call, numbers and strings only."""
-    try:
-        parsed = ast.parse(f"f{call}", mode="eval").body
-        if not isinstance(parsed, ast.Call) or not isinstance(parsed.func, ast.Name):
-            raise ValueError("more than one call")
-        named = {word.arg or "**": ast.literal_eval(word.value) for word in parsed.keywords}
-        if "**" in named:
-            raise ValueError("keywords without names")
-        return [ast.literal_eval(value) for value in parsed.args], named
-    except (SyntaxError, ValueError) as wrong:
-        raise InputError(f"The arguments of the noise prior {shortened(text)} must be plain numbers.") from wrong
+def scaled_prior(prior: NoisePrior, factor: float) -> NoisePrior:
+    """Every σ of a prior times a factor."""
+    factor = nonnegative("The factor of σ", factor)
+    if factor == 1:
+        return prior
+    if factor == 0 and is_builtin(prior):
+        return Fixed(0.0)
+    if isinstance(prior, Uniform):
+        return Uniform(factor * prior.high, factor * prior.low)
+    if isinstance(prior, LogUniform):
+        return LogUniform(factor * prior.low, factor * prior.high)
+    if isinstance(prior, Categorical):
+        return Categorical(tuple(factor * level for level in prior.levels))
+    return Fixed(factor * prior.sigma) if isinstance(prior, Fixed) else ScaledPrior(prior, factor)
+
+
+@dataclass(frozen=True)
+class ScaledPrior:
+    """A prior of your own with every σ multiplied."""
+
+    inner: NoisePrior
+    factor: float
+
+    @property
+    def spec(self) -> str:
+        return f"{self.inner.spec}*{_text(self.factor)}"
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        return self.factor * np.asarray(self.inner.sample(rng, size), np.float64)
+
+    def quadrature(self, nodes: int) -> tuple[Array, Array]:
+        levels, weights = self.inner.quadrature(nodes)
+        return self.factor * np.asarray(levels, np.float64), weights
 
 
 # A plain pattern, because the dash of uniform:1-3 must not be taken for that of 1e-3.
@@ -311,9 +315,3 @@ def _check_bounds(name: str, low: float, high: float) -> None:
     _check_level(high)
     if low > high:
         raise InputError(f"A {name} noise prior needs low ≤ high, not {low:g} and {high:g}.")
-
-
-def _text(level: float) -> str:
-    """The shortest text that reads back as the same number; without a plus sign, which separates levels."""
-    short = f"{level:g}"
-    return (short if float(short) == level else repr(float(level))).replace("e+", "e")

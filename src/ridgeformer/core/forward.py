@@ -1,7 +1,7 @@
 """What a linear transformer computes, in plain NumPy: token by token as printed, and in Gram space.
 
-These two are the reference of everything else. `implicit_weights` and `predict`, which users call, give the same
-numbers and use the compiled kernels when there is enough to do.
+These two are the reference of everything else. `context_weights` gives the same numbers and uses the compiled kernels
+when there is enough to do; `implicit_weights` and `predict` of `evaluation.guard`, which users call, are made of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from ridgeformer.core.backend import engine, uses_kernels
 from ridgeformer.core.context import Context, check_tokens
+from ridgeformer.core.kinds import insert_registers
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.validation import InputError, finite_array, instance
@@ -20,8 +21,9 @@ from ridgeformer.core.validation import InputError, finite_array, instance
 def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> list[Array]:
     """The token transformer as printed (section 3 of the paper): all tokens, before and after every layer.
 
-    X (batch, n, d), y (batch, n), queries (batch, m, d) → L + 1 arrays (batch, n + m, d + 1). A query token is
-    (x_t, 0); attention sums over the n context tokens only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
+    X (batch, n, d), y (batch, n), queries (batch, m, d) → L + 1 arrays (batch, n + m, p), p = d + 1 + r. A context
+    token is (x, 0, y), where 0 stands for the r registers; a query token is (x_t, 0, 0). Attention sums over the n
+    context tokens only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
     Raises `InputError` for arrays that are not finite or do not fit.
 
     >>> import ridgeformer as rf
@@ -30,13 +32,14 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
     (3, [[[1.0, 2.0], [3.0, 0.0]]])
     """
     X, y = check_tokens(X, y)
-    queries = _check_queries(queries, X)
+    queries = check_queries(queries, X)
     check_model(model, X.shape[2])
     P, Q = model.attention_matrices()
     n = X.shape[1]
-    unknown = np.zeros((*queries.shape[:2], 1), queries.dtype)
+    empty = np.zeros((*X.shape[:2], model.registers), X.dtype)
+    unknown = np.zeros((*queries.shape[:2], model.registers + 1), queries.dtype)
     tokens = np.concatenate(
-        [np.concatenate([X, y[..., None]], axis=-1), np.concatenate([queries, unknown], axis=-1)], axis=1
+        [np.concatenate([X, empty, y[..., None]], axis=-1), np.concatenate([queries, unknown], axis=-1)], axis=1
     )
     trace = [tokens]
     for layer in range(model.layers):
@@ -54,7 +57,7 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
 def token_predictions(model: LinearTransformer, X: Any, y: Any, queries: Any) -> Array:
     """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer.
 
-    Arguments are those of `transform_tokens`. `predict` gives the same numbers sooner.
+    Arguments are those of `transform_tokens`. `ridgeformer.predict` gives the same numbers sooner.
 
     >>> import ridgeformer as rf
     >>> model = rf.LinearTransformer.init("diag", layers=2, dim=1)
@@ -72,9 +75,12 @@ def layer_map(P: Array, Q: Array, gram: Array) -> Array:
 
 
 def layer_maps(model: LinearTransformer, gram: Array) -> tuple[list[Array], list[Array]]:
-    """T_0 … T_{L−1} and G_0 … G_L: tokens move as e ↦ T e, so their Gram matrix as G ↦ T G Tᵀ."""
+    """T_0 … T_{L−1} and G_0 … G_L, (batch, p, p) each: tokens move as e ↦ T e, so their Gram matrix as G ↦ T G Tᵀ.
+
+    ``gram`` (batch, d + 1, d + 1) is that of the tokens without registers, which are zero at first.
+    """
     P, Q = model.attention_matrices()
-    maps, grams = [], [np.asarray(gram)]
+    maps, grams = [], [insert_registers(np.asarray(gram), model.registers) if model.registers else np.asarray(gram)]
     for layer in range(model.layers):
         maps.append(layer_map(P[layer], Q[layer], grams[-1]))
         grams.append(maps[-1] @ grams[-1] @ maps[-1].transpose(0, 2, 1))
@@ -92,10 +98,10 @@ def query_rows(maps: list[Array]) -> list[Array]:
 
 
 def gram_weights(model: LinearTransformer, gram: Array) -> Array:
-    """Implicit weights ŵ = −c[:d], (batch, d): since the query token is (x_t, 0), the prediction is <ŵ, x_t>."""
+    """Implicit weights ŵ = −c[:d], (batch, d): since the query token is (x_t, 0, 0), the prediction is <ŵ, x_t>."""
     with np.errstate(over="ignore", invalid="ignore"):  # an exploding model shows in its weights
         maps, _ = layer_maps(model, gram)
-        return -query_rows(maps)[0][:, :-1]
+        return -query_rows(maps)[0][:, : model.dim]
 
 
 def check_model(model: Any, dim: int) -> LinearTransformer:
@@ -135,57 +141,14 @@ def context_weights(
     model = check_model(model, instance("context", context, Context).dim).first_layers(layers)
     dtype = np.result_type(model.dtype, context.gram)
     model, gram = model.astype(dtype), context.gram.astype(dtype, copy=False)
-    work = len(gram) * model.layers * (model.dim + 1) ** 3
+    work = len(gram) * model.layers * (model.dim + 1 + model.registers) ** 3
     if uses_kernels(backend, work >= _WORTH_COMPILING):
         return engine().weights(model.compiled(), gram, threads=threads)
     return gram_weights(model, gram)
 
 
-def implicit_weights(
-    model: LinearTransformer,
-    X: Any,
-    y: Any,
-    layers: int | None = None,
-    backend: str = "auto",
-    threads: int | None = None,
-) -> Array:
-    """Implicit weights ŵ (batch, d) for features X (batch, n, d) and targets y (batch, n).
-
-    The model predicts <ŵ, x> for any query x. ``layers``, ``backend`` and ``threads`` are those of `context_weights`.
-    Raises `InputError` for arrays that are not finite, or of shapes that do not fit each other or the model.
-
-    >>> import ridgeformer as rf
-    >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
-    >>> rf.implicit_weights(rf.load("diag-4-uniform-5"), tokens.X, tokens.y).shape
-    (3, 10)
-    """
-    return context_weights(model, Context.from_tokens(X, y), layers, backend, threads)
-
-
-def predict(
-    model: LinearTransformer,
-    X: Any,
-    y: Any,
-    queries: Any,
-    layers: int | None = None,
-    backend: str = "auto",
-    threads: int | None = None,
-) -> Array:
-    """Predictions (batch, m) for queries (batch, m, d), given each context's examples X (batch, n, d), y (batch, n).
-
-    ``layers``, ``backend`` and ``threads`` are those of `context_weights`; errors those of `implicit_weights`.
-
-    >>> import ridgeformer as rf
-    >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
-    >>> rf.predict(rf.load("diag-4-uniform-5"), tokens.X, tokens.y, tokens.query[:, None]).shape
-    (3, 1)
-    """
-    X, y = check_tokens(X, y)
-    queries = _check_queries(queries, X)
-    return np.einsum("bmd,bd->bm", queries, implicit_weights(model, X, y, layers, backend, threads))
-
-
-def _check_queries(queries: Any, X: Array) -> Array:
+def check_queries(queries: Any, X: Array) -> Array:
+    """Queries (batch, m, d) that fit the examples X (batch, n, d)."""
     queries = finite_array("queries", queries, ("batch", "m", "dim"))
     if queries.shape[0] != X.shape[0] or queries.shape[2] != X.shape[2]:
         raise InputError(f"queries of shape {queries.shape} and X of shape {X.shape} must agree in batch and dim.")

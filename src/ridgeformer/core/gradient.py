@@ -77,7 +77,7 @@ def reference_loss_and_gradient(
             calm = losses < EXPLODED
             if not calm.any():
                 return losses, model.replace({name: np.zeros_like(a) for name, a in model.parameters.items()})
-            remaining = GramDraw(*(array[calm] for array in contexts))
+            remaining = contexts.rows(calm)
             calm_options = replace(options, importance=None if importance is None else importance[calm])
             _, gradient = _loss_and_gradient(model, remaining, calm_options)
             share = calm.mean(dtype=model.dtype)
@@ -92,12 +92,13 @@ def _loss_and_gradient(
     P, Q = model.attention_matrices()
     maps, grams = layer_maps(model, contexts.gram.astype(model.dtype, copy=False))
     rows = query_rows(maps)
-    losses, weights_adjoint = score(-rows[0][:, :-1], contexts, options.exact)
+    losses, weights_adjoint = score(-rows[0][:, : model.dim], contexts, options.exact)
     if saturation > 0:
         weights_adjoint = weights_adjoint / (1 + losses / saturation)[:, None]
     if importance is not None:
         weights_adjoint = weights_adjoint * importance.astype(model.dtype)[:, None]
-    columns = [np.concatenate([-weights_adjoint, np.zeros((len(losses), 1), model.dtype)], axis=-1)]
+    rest = np.zeros((len(losses), 1 + model.registers), model.dtype)
+    columns = [np.concatenate([-weights_adjoint, rest], axis=-1)]
     for T in maps[:-1]:
         columns.append(np.einsum("bij,bj->bi", T, columns[-1]))
     P_gradient, Q_gradient = np.zeros_like(P), np.zeros_like(Q)
@@ -121,10 +122,14 @@ def score(weights: Array, contexts: GramDraw, exact: bool) -> tuple[Array, Array
 
     exact:    ½‖ŵ − w*‖² with the oracle w* = w*_{σ²}.  Given the data, w has mean w* and E ½‖ŵ − w‖² = ½‖ŵ − w*‖² + a
               term free of ŵ; so its mean is the adjusted loss, and its gradient the paper's with less variance.
+              Queries with moment M = E[x_t x_tᵀ] make it ½(ŵ − w*)ᵀM(ŵ − w*).
     sampled:  ½(<ŵ, x_t> − <w, x_t>)², the paper's own, with one query per context.
     """
     if exact:
         difference = weights - contexts.oracle
-        return 0.5 * (difference**2).sum(axis=-1), difference
+        if contexts.moment is None:
+            return 0.5 * (difference**2).sum(axis=-1), difference
+        slope = (contexts.moment.astype(difference.dtype) @ difference[..., None])[..., 0]
+        return 0.5 * (difference * slope).sum(axis=-1), slope
     error = np.einsum("bd,bd->b", weights - contexts.weights, contexts.query)
     return 0.5 * error**2, error[:, None] * contexts.query

@@ -29,7 +29,7 @@ FORMAT = 2
 UNSIGNED_FORMAT = 1
 """Files of the time before digests; they still load."""
 METADATA_KEY = "ridgeformer"  # one key only: safetensors writes several in an order that changes
-_DIGEST = "sha256"
+DIGEST_KEY = "sha256"
 MAX_FILE_BYTES = 1 << 30
 MAX_HEADER_BYTES = 1 << 22
 
@@ -46,7 +46,9 @@ def save_model(model: LinearTransformer, path: Path) -> None:
         "versions": {"ridgeformer": __version__, "numpy": np.__version__, "python": platform.python_version()},
     }
     try:
-        text = json.dumps(metadata | {_DIGEST: _digest(metadata, model.parameters)}, sort_keys=True, allow_nan=False)
+        text = json.dumps(
+            metadata | {DIGEST_KEY: tensors_digest(metadata, model.parameters)}, sort_keys=True, allow_nan=False
+        )
     except (TypeError, ValueError, RecursionError) as unfit:
         raise InputError(f"The model's info must be plain JSON without NaN: {unfit}.") from unfit
     data = safetensors.numpy.save(dict(model.parameters), metadata={METADATA_KEY: text})
@@ -62,10 +64,16 @@ def load_model(path: Path) -> LinearTransformer:
     return read_model(read_whole(path, MAX_FILE_BYTES), path)
 
 
+class ModuleFileError(InputError):
+    """A file holds a module of `ridgeformer.torch` that is not one of the paper's models."""
+
+
 def read_model(data: bytes, path: Path | str) -> LinearTransformer:
     """A model from the bytes of a file; ``path`` is what errors call it."""
-    metadata = _metadata(path, data)
-    digest = metadata.pop(_DIGEST, None)
+    metadata = file_metadata(path, data)
+    if "architecture" in metadata:
+        raise ModuleFileError(f"{path} holds another kind of transformer; read it with ridgeformer.torch.load.")
+    digest = metadata.pop(DIGEST_KEY, None)
     kind, dim, info = metadata.get("kind"), metadata.get("dim"), metadata.get("info", {})
     version = metadata.get("format")
     if version not in (FORMAT, UNSIGNED_FORMAT) or isinstance(version, bool):
@@ -78,7 +86,7 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         tensors = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as broken:
         raise InputError(f"{path} is not a readable safetensors file: {broken}.") from broken
-    if version != UNSIGNED_FORMAT and digest != _digest(metadata, tensors):
+    if (version != UNSIGNED_FORMAT or digest is not None) and digest != tensors_digest(metadata, tensors):
         raise InputError(f"{path} is damaged: what it holds does not match its digest.")
     names = set(KINDS[kind].shapes(1, 1, 1))
     if set(tensors) != names:
@@ -97,7 +105,12 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
         raise InputError(f"{path}: {unfit}") from unfit
 
 
-def _digest(metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+def weights_digest(model: LinearTransformer) -> str:
+    """SHA-256 of what a model computes with, whatever file it is from."""
+    return tensors_digest({"kind": model.kind, "dim": model.dim}, model.parameters)
+
+
+def tensors_digest(metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
     """SHA-256 of the metadata and of every tensor with its name, type and shape."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True, allow_nan=False).encode())
     for name, array in sorted(tensors.items()):
@@ -106,7 +119,7 @@ def _digest(metadata: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def _metadata(path: Path | str, data: bytes) -> dict[str, Any]:
+def file_metadata(path: Path | str, data: bytes) -> dict[str, Any]:
     """The JSON object in the file's header."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):

@@ -53,10 +53,12 @@ def losses_and_gradient(
     settings = _options(options, batch)
     step = whole_number("step", step, 0, 2**63 - 1)
     check_model(model, instance("task", task, Task).dim)
-    if settings.backend != "reference" and task.gram_drawable:
+    if settings.backend != "reference" and task.standard:
         return _fused(model, task.source(batch, seed=seed, step=step, purpose=Purpose.TRAIN), settings)
-    chosen = "reference" if settings.backend == "reference" else "auto"
-    draw = task.draw_contexts(batch, seed=seed, step=step, purpose=Purpose.TRAIN, backend=chosen)
+    chosen = "reference" if settings.backend == "reference" else "fused"
+    dtype = model.dtype if task.gram_drawable else np.float64
+    names: dict[str, Any] = {"seed": seed, "step": step, "purpose": Purpose.TRAIN}
+    draw = task.draw_contexts(batch, **names, dtype=dtype, backend=chosen, threads=settings.threads)
     return losses_and_gradient_on(model, draw, **options)
 
 
@@ -76,12 +78,16 @@ def losses_and_gradient_on(
     """
     arrays = contexts.as_gram_draw() if isinstance(contexts, ContextDraw) else contexts
     instance("contexts", arrays, GramDraw)
-    arrays = GramDraw(*(real_array(name, array) for name, array in zip(GramDraw._fields, arrays, strict=True)))
+    given = zip(GramDraw._fields, arrays, strict=True)
+    checked: list[Any] = [None if array is None else real_array(name, array) for name, array in given]
+    arrays = GramDraw(*checked)
     check_model(model, arrays.gram.shape[-1] - 1 if arrays.gram.ndim else -1)
     batch, dim = len(arrays.gram), model.dim
-    if [array.shape for array in arrays] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or batch < 1:
-        raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {[a.shape for a in arrays]}.")
-    arrays = GramDraw(*(array.astype(model.dtype, copy=False) for array in arrays))
+    shapes = [array.shape for array in arrays if array is not None]
+    moments = shapes[4:] in ([], [(dim, dim)], [(batch, dim, dim)])
+    if shapes[:4] != [(batch, dim + 1, dim + 1), *[(batch, dim)] * 3] or not moments or batch < 1:
+        raise InputError(f"contexts must be arrays of one batch and dim {dim}, not {shapes}.")
+    arrays = arrays.astype(model.dtype)
     settings = _options({"objective": objective, **options}, batch)
     if settings.backend == "reference":
         return reference_loss_and_gradient(model, arrays, settings)

@@ -9,14 +9,15 @@ order of calls, and both back ends and both precisions draw the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import InputError
+from ridgeformer.core.validation import InputError, instance
 
 
 class Purpose(IntEnum):
@@ -31,7 +32,8 @@ class Purpose(IntEnum):
     SELECT = 7
 
 
-_NOISE_LEVELS, _TOKENS, _PHILOX_KEY, _QUERIES = range(4)  # separate streams within one purpose and step
+# Separate streams within one purpose and step; the last two belong to no step.
+_NOISE_LEVELS, _TOKENS, _PHILOX_KEY, _QUERIES, _EXAMPLES, _POOL, _BRANCH = range(7)
 
 
 def _sequence(*numbers: int) -> np.random.SeedSequence:
@@ -64,14 +66,37 @@ def query_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
     return _stream(seed, purpose, _QUERIES, step)
 
 
+def examples_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The stream of the numbers of examples of one batch, where they vary."""
+    return _stream(seed, purpose, _EXAMPLES, step)
+
+
+def part_rng(seed: int, purpose: Purpose, step: int, stream: int) -> np.random.Generator:
+    """The stream of what one part of a distribution draws for a batch of tokens, apart from the normals of all tasks.
+
+    Steps stay below 2^63 (`Task.draw_tokens`), so streams numbered beyond it are no task's.
+    """
+    return token_rng(seed, purpose, step + (stream << 64))
+
+
+def pool_rng(seed: int) -> np.random.Generator:
+    """The stream of the vectors of a finite pool of weights."""
+    return np.random.Generator(np.random.Philox(_sequence(check_seed(seed), Purpose.EXPLORE, _POOL)))
+
+
+def branch_seed(seed: int, number: int) -> int:
+    """The seed of one component of a mixture: 64 bits made of the mixture's seed and the component's number."""
+    return int(_sequence(check_seed(seed), Purpose.EXPLORE, _BRANCH, number).generate_state(1, np.uint64)[0])
+
+
 def philox_key(seed: int, purpose: Purpose) -> Array:
     """Two 32-bit words that key the counter-based draws below; the step is part of the counter."""
-    return _key(check_seed(seed), purpose, _PHILOX_KEY, np.uint32)
+    return _key(check_seed(seed), instance("purpose", purpose, Purpose), _PHILOX_KEY, np.uint32)
 
 
 def _stream(seed: int, purpose: Purpose, part: int, step: int) -> np.random.Generator:
     """Philox keyed by all but the step, which is the upper half of its 256-bit counter: streams never meet."""
-    key = _key(check_seed(seed), purpose, part, np.uint64)
+    key = _key(check_seed(seed), instance("purpose", purpose, Purpose), part, np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=int(step) << 128))
 
 
@@ -96,6 +121,8 @@ PHILOX_ROUNDS = 7
 
 QUERY_SLOT = 1 << 23
 """First slot of the query x_t; w and the entries below the diagonal of Bartlett's factor start at slot 0."""
+ROTATION_SLOT = 3 << 22
+"""First slot of the normals that turn the axes of a context."""
 FIRST_CHI_SLOT = 1 << 24
 SLOTS_PER_CHI_PAIR = 1 << 16
 """Counter slots set aside for each two chi variates."""
@@ -111,6 +138,21 @@ class Source(NamedTuple):
     key: Array  # (2,) 32-bit words, made of the seed and the purpose
 
 
+class GaussianSource(NamedTuple):
+    """Which contexts with Gaussian features, weights and noise to draw: what `draw_gaussian` is told."""
+
+    sigma: Array  # (batch,)
+    examples: Array  # (batch,), n of each context, whole
+    step: int
+    first: int
+    key: Array  # (2,)
+    features: Array  # (d, d), lower triangular F: rows are F z, z ~ N(0, I)
+    weights: Array  # (d, d), lower triangular L: w = L u, u ~ N(0, I)
+    rotates: bool  # whether the axes of every context are turned at random
+    singular: bool  # whether Σ may be singular: fewer examples than features, or features in a subspace
+    given: Array  # (batch, d), w if it is not to be drawn; (0, d) if it is
+
+
 class GramDraw(NamedTuple):
     """What one batch of contexts drawn in Gram space consists of."""
 
@@ -118,6 +160,38 @@ class GramDraw(NamedTuple):
     weights: Array  # (batch, d), the true w
     query: Array  # (batch, d), x_t
     oracle: Array  # (batch, d), w*_{σ²}, ridge regression with the true noise
+    moment: Array | None = None  # M = E[x_t x_tᵀ]: None for I, (d, d), or (batch, d, d)
+
+    def rows(self, order: Array | slice) -> GramDraw:
+        """The contexts with these numbers."""
+        moment = self.moment if self.moment is None or self.moment.ndim == 2 else self.moment[order]
+        return GramDraw(self.gram[order], self.weights[order], self.query[order], self.oracle[order], moment)
+
+    def astype(self, dtype: Any) -> GramDraw:
+        """The same in another precision."""
+        gram, weights, query, oracle = (array.astype(dtype, copy=False) for array in self[:4])
+        moment = None if self.moment is None else self.moment.astype(dtype, copy=False)
+        return GramDraw(gram, weights, query, oracle, moment)
+
+
+def joined(draws: Sequence[GramDraw]) -> GramDraw:
+    """All contexts of several draws."""
+    gram, weights, query, oracle = (np.concatenate(arrays) for arrays in zip(*(d[:4] for d in draws), strict=True))
+    moment = joined_moments([draw.moment for draw in draws], [len(draw.gram) for draw in draws])
+    return GramDraw(gram, weights, query, oracle, moment)
+
+
+def joined_moments(moments: Sequence[Array | None], counts: Sequence[int]) -> Array | None:
+    """The moments of several draws of so many contexts as one: None or (d, d) if they are the same."""
+    there = [moment for moment in moments if moment is not None]
+    if not there:
+        return None
+    dim, dtype = there[0].shape[-1], there[0].dtype
+    first = there[0]
+    if len(there) == len(moments) and all(m.ndim == 2 and np.array_equal(m, first) for m in there):
+        return first
+    every = [np.eye(dim, dtype=dtype) if moment is None else moment for moment in moments]
+    return np.concatenate([np.broadcast_to(m, (n, dim, dim)) for m, n in zip(every, counts, strict=True)])
 
 
 def philox(slot: int, context: Array, step: int, key: Array) -> tuple[Array, Array, Array, Array]:
@@ -221,3 +295,97 @@ def draw_gram(dim: int, source: Source) -> GramDraw:
     system = gram[:, :dim, :dim] + variance[:, :, None] * np.eye(dim)
     oracle = weights + np.linalg.solve(system, (cross_noise - variance * weights)[..., None])[..., 0]
     return GramDraw(gram, weights, query, oracle)
+
+
+# --- Gaussian tasks with any covariance, any number of examples, one for each context --------------------------------
+
+
+def chi_each(degrees: Array, pair: int, context: Array, step: int, key: Array) -> tuple[Array, Array]:
+    """As `chi_pair`, with degrees of freedom (2, contexts) that differ between contexts; 0 for none or fewer."""
+    values = np.zeros((2, *context.shape))
+    waiting = degrees > 0
+    slot = FIRST_CHI_SLOT + pair * SLOTS_PER_CHI_PAIR
+    while waiting.any():
+        a, b, *words = philox(slot, context, step, key)
+        for which, normal in enumerate(normal_pair(a, b)):
+            single = degrees[which] == 1
+            d = 0.5 * np.maximum(degrees[which], 2) - 1.0 / 3.0
+            root = 1.0 + normal / np.sqrt(9.0 * d)
+            v = np.where(root > 0, root, 1.0) ** 3
+            accepted = np.log(to_unit(words[which])) < 0.5 * normal**2 + d * (1.0 - v + np.log(v))
+            accepted = single | (accepted & (root > 0))
+            square = np.where(single, normal**2, 2.0 * d * v)
+            values[which] = np.where(waiting[which] & accepted, square, values[which])
+            waiting[which] &= ~accepted
+        slot += 1
+    return np.sqrt(values[0]), np.sqrt(values[1])
+
+
+def turn(matrix: Array, context: Array, step: int, key: Array) -> Array:
+    """R·matrix (contexts, d, d) with rotations R uniform over all of them (Haar), one for each context.
+
+    The Q of a Gaussian matrix, with R of positive diagonal, is H_0 H_1 … H_{d−2} D: H_k reflects along
+    v = g + sign(g_1)‖g‖ e_1 with g ~ N(0, I) in the last d − k coordinates, and D has the signs −sign(g_1), the last
+    one sign(g_1) (Stewart, SIAM J. Numer. Anal. 17, 1980).
+    """
+    dim = len(matrix)
+    z = normals(ROTATION_SLOT, dim * (dim + 1) // 2, context, step, key)
+    turned = np.broadcast_to(matrix, (len(context), dim, dim)).copy()
+    starts = [k * dim - k * (k - 1) // 2 for k in range(dim)]
+    for k in range(dim):
+        sign = np.where(z[:, starts[k]] < 0, -1.0, 1.0)
+        turned[:, k] *= (sign if k == dim - 1 else -sign)[:, None]
+    for k in range(dim - 2, -1, -1):
+        v = z[:, starts[k] : starts[k] + dim - k].copy()
+        square = (v**2).sum(axis=1)
+        length, size = np.sqrt(square), np.abs(v[:, 0])
+        v[:, 0] += np.where(v[:, 0] < 0, -length, length)
+        along = np.einsum("bi,bij->bj", v, turned[:, k:]) / (square + size * length)[:, None]
+        turned[:, k:] -= v[:, :, None] * along[:, None, :]
+    return turned
+
+
+ROUNDING = 32.0
+"""Multiple of eps·tr(Σ) that is added to σ² where Σ may be singular: rounding must not make the oracle's system
+indefinite. In float64 no one notices; in float32 it matters only where σ is below a hundredth of the signal."""
+
+
+def draw_gaussian(dim: int, source: GaussianSource) -> GramDraw:
+    """Gram matrices of contexts with rows F z, turned or not, weights L u, and any n ≥ 1, without drawing the rows.
+
+    The Gram matrix of n rows of p standard normals is B Bᵀ with B as in `draw_gram`; for n < p it has n columns. Rows
+    that are mapped, x = A z, have the factor A B_x. In u = L⁻¹w the regression is an ordinary one with features
+    Lᵀx, so the oracle is w* = L (u + (S + σ²I)⁻¹(c − σ²u)), S = LᵀΣL and c = Lᵀ Xᵀξ.
+    """
+    sigma, examples, step, first, key, F, L, rotates, singular, given = source
+    size, batch = dim + 1, len(sigma)
+    context = np.arange(first, first + batch, dtype=np.uint32)
+    z = normals(0, dim + size * (size - 1) // 2, context, step, key)
+    factor = np.zeros((batch, size, size))
+    factor[:, *np.tril_indices(size, -1)] = z[:, dim:]
+    factor *= np.arange(size) < examples[:, None, None]
+    for i in range(0, size, 2):
+        partner = min(i + 1, size - 1)
+        chis = chi_each(np.stack([examples - i, examples - partner]), i // 2, context, step, key)
+        factor[:, partner, partner] = chis[1]
+        factor[:, i, i] = chis[0]
+    A = turn(F, context, step, key) if rotates else np.broadcast_to(F, (batch, dim, dim))
+    u, noise_row = z[:, :dim], factor[:, dim, :].copy()
+    weights = given if len(given) else u @ L.T
+    x_factor = factor[:, :dim, :dim] = A @ factor[:, :dim, :dim]
+    factor[:, dim, :] = sigma[:, None] * noise_row
+    factor[:, dim, :dim] += np.einsum("bi,bij->bj", weights, x_factor)
+    gram = factor @ factor.transpose(0, 2, 1)
+    query = np.einsum("bij,bj->bi", A, normals(QUERY_SLOT, dim, context, step, key))
+    moment = A @ A.transpose(0, 2, 1) if rotates else F @ F.T
+    oracle = weights
+    if not len(given):
+        whitened = L.T @ x_factor
+        cross = sigma[:, None] * np.einsum("bij,bj->bi", whitened, noise_row[:, :dim])
+        system, variance = whitened @ whitened.transpose(0, 2, 1), sigma**2
+        if singular:
+            variance = variance + ROUNDING * np.finfo(np.float64).eps * np.einsum("bii->b", system)
+        system = system + variance[:, None, None] * np.eye(dim)
+        change = np.linalg.solve(system, (cross - variance[:, None] * u)[..., None])[..., 0]
+        oracle = (u + change) @ L.T
+    return GramDraw(gram, weights, query, oracle, moment)

@@ -34,7 +34,7 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as failed:
         with contextlib.suppress(OSError):
             if temporary:
@@ -87,13 +87,15 @@ def strict_json(data: bytes | str) -> Any:
 def plain(value: Any, digits: int | None = None) -> Any:
     """``value`` as JSON can hold it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
 
-    Numbers are cut to so many ``digits``, if any. A noise prior is its spec. A dataclass may name properties in
-    ``derived``, which follow its fields.
+    Numbers are cut to so many ``digits``, if any. A noise prior is its spec, and a task has ``specs``. A dataclass may
+    name properties in ``derived``, which follow its fields.
     """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, NoisePrior):
         return value.spec
+    if isinstance(specs := getattr(value, "specs", None), dict):
+        return specs
     if is_dataclass(value) and not isinstance(value, type):
         names = [*(field.name for field in fields(value)), *getattr(value, "derived", ())]
         value = {name: getattr(value, name) for name in names}
@@ -123,7 +125,8 @@ def _umask() -> int:
     return current
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until what was made, renamed and removed in a folder is on disk."""
     if os.name == "posix":  # elsewhere folders cannot be opened
         handle = os.open(folder, os.O_RDONLY)
         try:

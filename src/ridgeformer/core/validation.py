@@ -31,6 +31,10 @@ class InputError(RidgeformerError):
     """
 
 
+class MissingExtraError(InputError, ImportError):
+    """A room needs a library that is an extra, and it is not installed."""
+
+
 class InterruptedRunError(RidgeformerError):
     """The user stopped a run; what was done is saved, and the message says how to go on."""
 
@@ -99,6 +103,16 @@ def instance(name: str, value: Any, kind: type[_Class], hint: str = "") -> _Clas
         return value
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     raise InputError(f"{name} must be {article} {kind.__name__}, not {shortened(value)}.{hint}")
+
+
+def items_of(name: str, value: Any) -> tuple[Any, ...]:
+    """The items of a list, a tuple or the like; a text, and what has no items, is refused."""
+    try:
+        if not isinstance(value, str):
+            return tuple(value)
+    except TypeError:
+        pass
+    raise InputError(f"{name} must be a list, not {shortened(value)}.")
 
 
 def float_dtype(dtype: Any) -> np.dtype[Any]:

@@ -16,29 +16,44 @@ from ridgeformer.evaluation.compare import (
     profile,
     trained_on,
 )
+from ridgeformer.evaluation.curve import OVERS, Curve, Over, curve
+from ridgeformer.evaluation.guard import UntrainedDataWarning, implicit_weights, predict
+from ridgeformer.evaluation.own_data import Score, Scores, score
 from ridgeformer.evaluation.scoring import adjusted_losses, half_square
-from ridgeformer.evaluation.shift import SHIFTS, Shifted, parse_shift
+from ridgeformer.evaluation.shift import SHIFTS, Shift, garg_battery, parse_shift, shifted
 from ridgeformer.evaluation.shift_table import ShiftResult, ShiftTable, default_scenarios, shift_table
 from ridgeformer.evaluation.statistics import Comparison, Difference, Evaluation
 
 __all__ = [
+    "OVERS",
     "SHIFTS",
     "Comparison",
+    "Curve",
     "Difference",
     "Evaluation",
+    "Over",
     "Profile",
+    "Score",
+    "Scores",
+    "Shift",
     "ShiftResult",
     "ShiftTable",
-    "Shifted",
+    "UntrainedDataWarning",
     "adjusted_losses",
     "compare",
+    "curve",
     "default_levels",
     "default_scenarios",
     "evaluate",
+    "garg_battery",
     "half_square",
+    "implicit_weights",
     "layerwise",
     "parse_shift",
+    "predict",
     "profile",
+    "score",
     "shift_table",
+    "shifted",
     "trained_on",
 ]

@@ -13,10 +13,11 @@ import numpy as np
 from ridgeformer.core.backend import engine
 from ridgeformer.core.distributions import Fixed, NoisePrior
 from ridgeformer.core.forward import check_model
+from ridgeformer.core.mixture import Mixture, parse_mixture
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.predictor import Predictor, as_predictor
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, instance, nonnegative, whole_number
+from ridgeformer.core.validation import InputError, instance, items_of, nonnegative, whole_number
 from ridgeformer.evaluation.scoring import half_square, loss_chunks, probes_of, score
 from ridgeformer.evaluation.statistics import Comparison, Difference, Evaluation, Moments, Tally
 
@@ -50,7 +51,7 @@ def evaluate(
     """
     chosen = as_predictor(predictor)
     task = as_task(task, [chosen])
-    if isinstance(chosen, LinearTransformer) and task.gram_drawable:
+    if isinstance(chosen, LinearTransformer) and task.standard:
         tally, done = Tally(whole_number("sequences", sequences, 1)), 0
         for adjusted, losses in loss_chunks(check_model(chosen, task.dim), task, sequences, seed):
             tally.add(adjusted, losses)
@@ -137,13 +138,15 @@ def trained_on(model: LinearTransformer, noise: NoisePrior | str | None = None) 
     recorded = model.info.get("task")
     recorded = recorded if isinstance(recorded, Mapping) else {}
     examples = recorded.get("examples", recorded.get("context", 2 * model.dim))
-    if noise is None:
-        if "prior" in recorded:
-            raise InputError(
-                f"This model was trained with a noise prior of its own, {recorded['prior']}; pass that prior again."
-            )
-        noise = recorded.get("noise", "uniform:5")
-    return Task(model.dim, examples, noise)
+    others = {name: recorded[name] for name in ("features", "weights", "noise_shape") if name in recorded}
+    if noise is not None:
+        return Task(model.dim, examples, noise, **others)
+    if "prior" in recorded:
+        raise InputError(
+            f"This model was trained with a noise prior of its own, {recorded['prior']}; pass that prior again."
+        )
+    task = Task(model.dim, examples, recorded.get("noise", "uniform:5"), **others)
+    return parse_mixture(recorded["mixture"], task) if "mixture" in recorded else task
 
 
 def _difference(
@@ -155,7 +158,7 @@ def _difference(
 
 
 def layerwise(
-    model: LinearTransformer,
+    model: Any,
     task: Task | NoisePrior | str,
     sequences: int = 100_000,
     seed: int = 0,
@@ -164,21 +167,27 @@ def layerwise(
     """Evaluations of what a model would say after 1, 2, … L layers, in one pass over the sequences of `evaluate`.
 
     The prediction is read from the query token as it is after a layer, without the layers behind it (the paper's
-    figure 5): the evaluation of `LinearTransformer.first_layers`. Arguments and errors are those of `evaluate`.
+    figure 5): the evaluation of `LinearTransformer.first_layers`. Anything else that predicts and has ``layers`` and
+    ``first_layers``, such as a module of `ridgeformer.torch`, is read out in the same way, layer by layer. Arguments
+    and errors are those of `evaluate`.
 
     >>> import ridgeformer as rf
     >>> [round(e.adjusted_loss, 1) for e in rf.layerwise(rf.load("diag-2-uniform-5"), "uniform:5", sequences=1000)]
     [0.9, 0.2]
     """
     if not isinstance(model, LinearTransformer):
-        raise InputError(f"Only a model has layers to read out after; a {type(model).__name__} has none.")
+        if not callable(getattr(model, "first_layers", None)):
+            raise InputError(f"Only a model has layers to read out after; a {type(model).__name__} has none.")
+        readouts = {str(count): model.first_layers(count) for count in range(1, model.layers + 1)}
+        return tuple(compare(readouts, task, sequences, seed, on_chunk, paired=False).evaluations.values())
     task = as_task(task, [model])
     sequences = whole_number("sequences", sequences, 1)
     tallies, done = [Tally(sequences) for _ in range(model.layers)], 0
     for draw in task.chunks(sequences, seed):
         every_layer = engine().weights(model.compiled(), draw.context.gram, every_layer=True)
         for weights, tally in zip(every_layer, tallies, strict=True):
-            tally.add(half_square(weights, draw.oracle), half_square(weights, draw.weights))
+            adjusted = half_square(weights, draw.oracle, draw.moment)
+            tally.add(adjusted, half_square(weights, draw.weights, draw.moment))
         done += len(draw.sigma)
         if on_chunk is not None:
             on_chunk(done)
@@ -229,8 +238,10 @@ def profile(
     """
     chosen = check_predictors(predictors)
     task = as_task(task, chosen.values())
+    if isinstance(task, Mixture):
+        raise InputError("A profile needs one task whose σ can be replaced, not a mixture.")
     levels = default_levels(task.prior) if levels is None else levels
-    levels = tuple(nonnegative("A level of the profile", level) for level in levels)
+    levels = tuple(nonnegative("A level of the profile", level) for level in items_of("levels", levels))
     if not levels:
         raise InputError("A profile needs at least one noise level.")
     sequences = whole_number("sequences_per_level", sequences_per_level, 1)

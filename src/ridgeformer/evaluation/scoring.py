@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ridgeformer.core.backend import engine
 from ridgeformer.core.context import Context
+from ridgeformer.core.features import draw_query_rows, haar
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.predictor import GeneralPredictor, Informed, LinearPredictor, Predictor
@@ -44,27 +45,35 @@ def countable(losses: Array) -> Array:
     return np.where(losses <= LARGEST_LOSS, losses, np.inf)
 
 
-def half_square(weights: Array, aim: Array, metric: Array | None = None) -> Array:
-    """½ Σ_j c_j (ŵ_j − aim_j)² of every sequence, (batch,).
+def half_square(weights: Array, aim: Array, moment: Array | None = None) -> Array:
+    """½(ŵ − aim)ᵀ M (ŵ − aim) of every sequence, (batch,).
 
-    The expectation of ½(<ŵ, x> − <aim, x>)² over queries x whose coordinates are independent with variances
-    ``metric`` = c (d,), by default 1.
+    The expectation of ½(<ŵ, x> − <aim, x>)² over queries x with ``moment`` M = E[x xᵀ]: None for I, (d, d) or
+    (batch, d, d).
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = (weights.astype(np.float64) - aim) ** 2
-        return countable(0.5 * (squares if metric is None else squares * metric).sum(axis=-1))
+        error = weights.astype(np.float64) - aim
+        if moment is None:
+            return countable(0.5 * (error**2).sum(axis=-1))
+        diagonal = np.diagonal(moment, axis1=-2, axis2=-1)
+        if moment.ndim == 2 and (moment == np.diag(diagonal)).all():
+            return countable(0.5 * (error**2 * diagonal).sum(axis=-1))
+        pushed = (moment.astype(np.float64) @ error[..., None])[..., 0]
+        # A moment has no negative eigenvalue, but rounding may leave −1e-17 where the error is in its null space.
+        product = (error * pushed).sum(axis=-1)
+        return countable(0.5 * np.where(product < 0, 0.0, product))
 
 
-def adjusted_losses(predictor: LinearPredictor, context: Context, oracle: Array) -> Array:
-    """½‖ŵ − w*‖² of every sequence, (batch,), in float64."""
-    return half_square(_checked(predictor.weights(context), oracle), oracle)
+def adjusted_losses(predictor: LinearPredictor, context: Context, oracle: Array, moment: Array | None = None) -> Array:
+    """½(ŵ − w*)ᵀ M (ŵ − w*) of every sequence, (batch,), in float64."""
+    return half_square(_checked(predictor.weights(context), oracle), oracle, moment)
 
 
 @dataclass(frozen=True)
 class Probe:
     """Tokens and queries of some sequences of a draw."""
 
-    rows: slice
+    rows: Any  # a slice, or the numbers of the sequences
     X: Array  # (rows, n, d)
     y: Array  # (rows, n)
     queries: Array  # (rows, m, d)
@@ -74,8 +83,8 @@ Probes = Callable[[], Iterator[Probe]]
 """Makes the tokens and queries of a draw, a few sequences at a time; the same ones at every call."""
 
 
-def score(predictor: Predictor, draw: ContextDraw, probes: Probes, metric: Array | None = None) -> tuple[Array, Array]:
-    """(adjusted losses, losses) of every sequence, (batch,) each; ``metric`` as in `half_square`."""
+def score(predictor: Predictor, draw: ContextDraw, probes: Probes) -> tuple[Array, Array]:
+    """(adjusted losses, losses) of every sequence, (batch,) each."""
     if isinstance(predictor, Informed):
         weights = predictor.weights_from_draw(draw)
     elif isinstance(predictor, LinearPredictor):
@@ -83,7 +92,7 @@ def score(predictor: Predictor, draw: ContextDraw, probes: Probes, metric: Array
     else:
         return _general_losses(predictor, draw, probes)
     weights = _checked(weights, draw.oracle)
-    return half_square(weights, draw.oracle, metric), half_square(weights, draw.weights, metric)
+    return half_square(weights, draw.oracle, draw.moment), half_square(weights, draw.weights, draw.moment)
 
 
 def _checked(weights: Any, aim: Array) -> Array:
@@ -108,57 +117,78 @@ def _general_losses(predictor: GeneralPredictor, draw: ContextDraw, probes: Prob
 
 def probes_of(draw: ContextDraw, task: Task, seed: int, step: int, purpose: Purpose = Purpose.EVALUATE) -> Probes:
     """Tokens behind the contexts that ``task`` drew under this name, and queries."""
+    if draw.parts:
+        return lambda: _probes_of_parts(draw, step, purpose)
 
     def make() -> Iterator[Probe]:
         rng = query_rng(seed, purpose, step)
-        drawn = None if task.gram_drawable else task.draw_tokens(len(draw.sigma), seed=seed, step=step, purpose=purpose)
-        for rows in pieces(len(draw.sigma), task):
-            if drawn is not None:
-                X, y = drawn.X[rows], drawn.y[rows]
+        for rows, n in _pieces(draw, task):
+            if draw.tokens is not None:
+                X, y = draw.tokens.X[rows][:, :n], draw.tokens.y[rows][:, :n]
             else:
-                tokens = _tokens_behind(draw.context.gram[rows], task.examples, rng)
+                tokens = _tokens_behind(draw.context.gram[rows], n, rng)
                 X, y = tokens[..., :-1], tokens[..., -1]
-            yield Probe(rows, X, y, draw_queries(rng, len(X), task.dim))
+            queries = draw_queries(rng, len(X), task.dim)
+            if not task.isotropic:
+                moment = draw.moment if draw.moment is None or draw.moment.ndim == 2 else draw.moment[rows]
+                queries = draw_query_rows(task.features, queries, moment, rng)
+            yield Probe(rows, X, y, queries)
 
     return make
 
 
-def pieces(batch: int, task: Task) -> Iterator[slice]:
-    """A batch in parts whose tokens fit in memory."""
-    count = max(1, _NUMBERS // (task.examples * task.dim))
-    return (slice(start, min(start + count, batch)) for start in range(0, batch, count))
+def _probes_of_parts(draw: ContextDraw, step: int, purpose: Purpose) -> Iterator[Probe]:
+    """Those of every component of a mixture."""
+    start = 0
+    for task, seed, part in draw.parts:
+        numbers = np.arange(start, start + len(part.sigma))
+        for probe in probes_of(part, task, seed, step, purpose)():
+            yield replace(probe, rows=numbers[probe.rows])
+        start += len(numbers)
+
+
+def _pieces(draw: ContextDraw, task: Task) -> Iterator[tuple[Any, int]]:
+    """(sequences, their number of examples): a batch in parts of one n each, whose tokens fit in memory."""
+    batch, n = len(draw.sigma), draw.context.examples
+    count = max(1, _NUMBERS // (task.most_examples * task.dim))
+    if isinstance(n, int):
+        yield from ((slice(start, min(start + count, batch)), n) for start in range(0, batch, count))
+        return
+    for one in np.unique(n):
+        places = np.flatnonzero(n == one)
+        yield from ((places[start : start + count], int(one)) for start in range(0, len(places), count))
 
 
 def draw_queries(rng: np.random.Generator, batch: int, dim: int) -> Array:
     """(batch, m, d) queries, each N(0, I), in groups of d with orthogonal directions."""
     groups = math.ceil(_QUERIES / dim)
-    directions = _haar(rng, (batch, groups, dim, dim))
+    directions = haar(rng.standard_normal((batch, groups, dim, dim)))
     lengths = np.sqrt(rng.chisquare(dim, (batch, groups, dim, 1)))
     return (directions * lengths).reshape(batch, groups * dim, dim)
 
 
-def _haar(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Matrices with orthonormal columns, uniform over all of them: the Q of a Gaussian matrix, once R has a positive
-    diagonal."""
-    orthogonal, triangular = np.linalg.qr(rng.standard_normal(shape))
-    return orthogonal * np.sign(np.diagonal(triangular, axis1=-2, axis2=-1))[..., None, :]
-
-
 def _tokens_behind(gram: Array, examples: int, rng: np.random.Generator) -> Array:
-    """(batch, n, p) tokens with these Gram matrices, distributed as Gaussian ones are given them; for n ≥ p."""
+    """(batch, n, p) tokens with these Gram matrices, distributed as Gaussian ones are given them."""
     gram = gram.astype(np.float64)
+    size, empty = gram.shape[1], np.einsum("bii->bi", gram) <= 0
+    if examples < size or empty.any() or (np.linalg.eigvalsh(gram[:, :-1, :-1])[:, 0] <= 1e-9).any():
+        # Too few rows or features in a subspace: any B with B Bᵀ = G serves, such as V √s.
+        values, vectors = np.linalg.eigh(gram)
+        rank = min(examples, size)
+        root = vectors[:, :, -rank:] * np.sqrt(np.maximum(values[:, -rank:], 0.0))[:, None, :]
+        return haar(rng.standard_normal((len(gram), examples, rank))) @ root.transpose(0, 2, 1)
     factor = np.zeros_like(gram)
     factor[:, :-1, :-1] = np.linalg.cholesky(gram[:, :-1, :-1])
     factor[:, -1, :-1] = np.linalg.solve(factor[:, :-1, :-1], gram[:, :-1, -1:])[..., 0]
     residual = gram[:, -1, -1] - (factor[:, -1, :-1] ** 2).sum(axis=1)  # zero without noise, up to rounding
     factor[:, -1, -1] = np.sqrt(np.maximum(residual, 0.0))
-    return _haar(rng, (len(gram), examples, gram.shape[1])) @ factor.transpose(0, 2, 1)
+    return haar(rng.standard_normal((len(gram), examples, size))) @ factor.transpose(0, 2, 1)
 
 
 def loss_chunks(model: LinearTransformer, task: Task, sequences: int, seed: int) -> Iterator[tuple[Array, Array]]:
     """(adjusted losses, losses) of a model on the sequences of `Task.chunks`, drawn in its precision.
 
-    For tasks whose Gram matrices can be drawn; the sequences are the same to rounding, and never leave the processor's
+    For tasks that are `standard`; the sequences are the same to rounding, and never leave the processor's
     cache.
     """
     for step, start in enumerate(range(0, sequences, CHUNK)):

@@ -14,10 +14,10 @@ from ridgeformer.core.distributions import NoisePrior
 from ridgeformer.core.notation import Array
 from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.core.validation import InputError, items_of, whole_number
 from ridgeformer.evaluation.compare import OnChunk, as_task, check_predictors
-from ridgeformer.evaluation.scoring import half_square, score
-from ridgeformer.evaluation.shift import UNSHIFTED, Shifted
+from ridgeformer.evaluation.scoring import half_square, probes_of, score
+from ridgeformer.evaluation.shift import UNSHIFTED, shifted
 from ridgeformer.evaluation.statistics import TAIL_DOMINATED, Moments, Tail
 
 YARDSTICK = "AdaRR"
@@ -39,7 +39,7 @@ class ShiftResult:
     """One predictor under one shift."""
 
     loss: float
-    """Mean of ½(ŵ − w)ᵀ C (ŵ − w); infinite if any sequence gave a loss that is not finite."""
+    """Mean of ½(ŵ − w)ᵀ M (ŵ − w), M = E[x_t x_tᵀ]; infinite if any sequence gave a loss that is not finite."""
     loss_error: float
     ratio: float
     """``loss`` over that of the reference on the same sequences."""
@@ -100,27 +100,32 @@ def shift_table(
     sequences = whole_number("sequences", sequences, 1)
     chosen = check_predictors(predictors)
     task = as_task(task, chosen.values())
-    specs = default_scenarios(task) if scenarios is None else tuple(dict.fromkeys(scenarios))
-    if isinstance(scenarios, str) or not specs:
+    specs = (
+        default_scenarios(task)
+        if scenarios is None
+        else tuple(dict.fromkeys(map(str, items_of("scenarios", scenarios))))
+    )
+    if not specs:
         raise InputError("scenarios must be a sequence of at least one spec, such as ['kappa:10', 'student:5'].")
     chosen.setdefault(YARDSTICK, AdaRR())
-    shifted = {spec: Shifted(task, spec) for spec in specs}
+    tasks = {spec: shifted(task, spec) for spec in specs}
     results, references = {}, {}
-    for number, (spec, source) in enumerate(shifted.items()):
-        results[spec], references[spec] = _under_shift(chosen, source, sequences, seed, on_chunk, number * sequences)
+    for number, (spec, changed) in enumerate(tasks.items()):
+        results[spec], references[spec] = _under_shift(chosen, changed, sequences, seed, on_chunk, number * sequences)
     return ShiftTable(results, references)
 
 
 def _under_shift(
-    predictors: Mapping[str, Predictor], shifted: Shifted, sequences: int, seed: int, on_chunk: OnChunk, done: int
+    predictors: Mapping[str, Predictor], task: Task, sequences: int, seed: int, on_chunk: OnChunk, done: int
 ) -> tuple[dict[str, ShiftResult], float]:
     tallies = {name: _ShiftTally(sequences) for name in predictors}
-    for draw in shifted.chunks(sequences, seed):
-        expected = half_square(draw.oracle, draw.weights, draw.variances)
+    exact = task.reference.exact
+    for step, draw in enumerate(task.token_chunks(sequences, seed)):
+        expected = half_square(draw.oracle, draw.weights, draw.moment)
         for name, predictor in predictors.items():
-            excess, losses = score(predictor, draw, draw.probes, draw.variances)
+            excess, losses = score(predictor, draw, probes_of(draw, task, seed, step))
             with np.errstate(invalid="ignore"):
-                tallies[name].add(losses, expected, excess if shifted.gaussian else losses - expected)
+                tallies[name].add(losses, expected, excess if exact else losses - expected)
         done += len(draw.sigma)
         if on_chunk is not None:
             on_chunk(done)

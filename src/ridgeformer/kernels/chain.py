@@ -24,10 +24,20 @@ from ridgeformer.kernels.vectors import fma, get, lane_sum, load_flat, put, spla
 
 
 @device
-def copy_matrix(out: Any, matrix: Any) -> None:
-    """out = matrix."""
-    for i in range(matrix.shape[0] * matrix.shape[1]):
-        store_flat(out, i, load_flat(matrix, i))
+def place_gram(out: Any, gram: Any) -> None:
+    """out = gram, (d + 1, d + 1), with rows and columns of zeros before the last for the registers of larger tokens."""
+    dim, last = gram.shape[0] - 1, out.shape[0] - 1
+    zero = splat(out, 0.0)
+    for i in range(dim + 1):
+        row = i if i < dim else last
+        for j in range(dim):
+            put(out, row, j, get(gram, i, j))
+        for j in range(dim, last):
+            put(out, row, j, zero)
+        put(out, row, last, get(gram, i, dim))
+    for row in range(dim, last):
+        for j in range(last + 1):
+            put(out, row, j, zero)
 
 
 @inlined
@@ -39,21 +49,29 @@ def advance_gram(moved: Any, next_gram: Any, layer_map: Any, gram: Any) -> None:
 
 
 @device
-def score(column: Any, row: Any, block: Any, exact: bool, saturation: float) -> None:
+def score(column: Any, row: Any, block: Any, options: Any, first: int) -> None:
     """Put each context's loss into the block, and its ∂/∂c into ``column``; the implicit weights are ŵ = −c[:d].
 
-    exact:    ½‖ŵ − w*‖², so ∂/∂ŵ = ŵ − w*.      sampled:  ½⟨ŵ − w, x_t⟩², so ∂/∂ŵ = ⟨ŵ − w, x_t⟩ x_t.
+    exact:    ½(ŵ − w*)ᵀM(ŵ − w*), so ∂/∂ŵ = M(ŵ − w*); M = I unless ``options.moment`` says otherwise.
+    sampled:  ½⟨ŵ − w, x_t⟩², so ∂/∂ŵ = ⟨ŵ − w, x_t⟩ x_t.
     With ``saturation`` s > 0 the gradient is that of s·ln(1 + loss/s): the loss's own, divided by 1 + loss/s.
     """
     gram = block.gram
     dim = gram.shape[0] - 1
     half, one = splat(gram, 0.5), splat(gram, 1.0)
-    total = splat(gram, 0.0)
-    if exact:
+    total, saturation = splat(gram, 0.0), options.saturation
+    if options.exact:
         for i in range(dim):
             difference = load_flat(row, i) + load_flat(block.oracle, i)
             store_flat(column, i, difference)
             total = fma(difference, difference, total)
+        if options.moment.shape[0] > 0:
+            for i in range(dim):
+                store_flat(block.query, i, load_flat(column, i))  # which this objective has no other use for
+            _apply_moment(column, block.query, options.moment, first)
+            total = splat(gram, 0.0)
+            for i in range(dim):
+                total = fma(load_flat(column, i), load_flat(block.query, i), total)
         total = half * total
     else:
         error = splat(gram, 0.0)
@@ -62,12 +80,33 @@ def score(column: Any, row: Any, block: Any, exact: bool, saturation: float) -> 
         for i in range(dim):
             store_flat(column, i, error * load_flat(block.query, i))
         total = half * error * error
-    store_flat(column, dim, splat(gram, 0.0))
+    for i in range(dim, column.shape[0]):
+        store_flat(column, i, splat(gram, 0.0))
     store_flat(block.loss, 0, total)
     if saturation > 0.0:
         factor = one / fma(total, splat(gram, 1.0 / saturation), one)
         for i in range(dim):
             store_flat(column, i, factor * load_flat(column, i))
+
+
+@device
+def _apply_moment(out: Any, vector: Any, moment: Any, first: int) -> None:
+    """out = M·vector for every context of the block; M is (1, d, d), the same for all, or (batch, d, d)."""
+    dim = vector.shape[0]
+    if moment.shape[0] == 1:
+        for i in range(dim):
+            shared = splat(vector, 0.0)
+            for j in range(dim):
+                shared = fma(splat(vector, moment[0, i, j]), load_flat(vector, j), shared)
+            store_flat(out, i, shared)
+        return
+    for lane in range(vector.shape[1]):
+        context = min(first + lane, moment.shape[0] - 1)
+        for i in range(dim):
+            total = vector[0, lane] * moment[context, i, 0]
+            for j in range(1, dim):
+                total += vector[j, lane] * moment[context, i, j]
+            out[i, lane] = total
 
 
 @device

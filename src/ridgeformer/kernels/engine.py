@@ -15,10 +15,11 @@ import numpy as np
 from ridgeformer.core.gradient import Options
 from ridgeformer.core.kinds import Blocks, Compiled, Dense
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw, Source
+from ridgeformer.core.random import ROUNDING, GaussianSource, GramDraw, Source
 from ridgeformer.core.validation import check_memory
 from ridgeformer.kernels.diagonal import DiagonalState, diagonal_gradient
 from ridgeformer.kernels.full import FullState, full_gradient
+from ridgeformer.kernels.gaussian import GaussianBlock, GaussianTask, draw_gaussian
 from ridgeformer.kernels.inference import (
     InferenceState,
     diagonal_losses,
@@ -48,20 +49,27 @@ class KernelOptions(NamedTuple):
     exact: bool
     saturation: float  # 0 for none; otherwise exploding contexts are left out of the gradient
     importance: Array  # (batch,), or empty for 1 each
+    moment: Array  # M of the objective: (0, d, d) for I, (1, d, d) for all, (batch, d, d) for each context
 
 
 class _Family(NamedTuple):
     """The kernels for one form of parameters; each takes its arrays first."""
 
+    size: Callable[[Any, int], int]  # p, from (parameters, dim)
     state: Callable[..., Any]
-    shapes: Callable[[int, int, int], _Shapes]  # of the state, from (layers, heads, p)
+    shapes: Callable[[Any, int], _Shapes]  # of the state, likewise
     gradient: Callable[..., None]
     losses: Callable[..., None]
     weights: Callable[..., None]
 
 
-def _full_shapes(layers: int, heads: int, size: int) -> _Shapes:
-    square, every_head = (size, size), (layers, heads, size, size)
+def _full_size(parameters: Dense, dim: int) -> int:
+    return int(parameters.P.shape[-1])
+
+
+def _full_shapes(parameters: Dense, dim: int) -> _Shapes:
+    layers, heads, size, _ = every_head = parameters.P.shape
+    square = (size, size)
     return {
         **dict.fromkeys(("gram", "layer_map"), (layers, *square)),
         **dict.fromkeys(("left", "left_total", "right_total"), every_head),
@@ -72,21 +80,34 @@ def _full_shapes(layers: int, heads: int, size: int) -> _Shapes:
     }
 
 
-def _diagonal_shapes(layers: int, heads: int, size: int) -> _Shapes:
-    square = (size, size)
+def _diagonal_size(parameters: Blocks, dim: int) -> int:
+    return dim + parameters.rest
+
+
+def _diagonal_gradient(omega: Array, *arguments: Any) -> None:
+    diagonal_gradient((0,) * Blocks(omega).rest, omega, *arguments)
+
+
+def _diagonal_shapes(parameters: Blocks, dim: int) -> _Shapes:
+    layers, rest = len(parameters.omega), parameters.rest
     return {
-        **dict.fromkeys(("gram", "layer_map", "moved"), (layers, *square)),
-        **dict.fromkeys(("adjoint", "pushed", "map_adjoint"), square),
-        "rows": (layers + 1, size),
-        "columns": (layers, size),
-        "last": (2, 4, size),
-        "omega_total": (layers, 4),
+        "matrices": (layers, 2, dim, dim),
+        "panels": (layers, 3, dim, rest),
+        "smalls": (layers, 7, rest, rest),
+        "vectors": (layers, 3, dim),
+        "shorts": (layers, 6, rest),
+        "adjoint": (3, dim, dim),
+        "cross_adjoint": (7, dim, rest),
+        "energy_adjoint": (7, rest, rest),
+        "total": parameters.omega.shape,
     }
 
 
 _FAMILIES: dict[type, _Family] = {
-    Dense: _Family(FullState, _full_shapes, full_gradient, full_losses, full_weights),
-    Blocks: _Family(DiagonalState, _diagonal_shapes, diagonal_gradient, diagonal_losses, diagonal_weights),
+    Dense: _Family(_full_size, FullState, _full_shapes, full_gradient, full_losses, full_weights),
+    Blocks: _Family(
+        _diagonal_size, DiagonalState, _diagonal_shapes, _diagonal_gradient, diagonal_losses, diagonal_weights
+    ),
 }
 
 
@@ -155,13 +176,22 @@ def prepared(source: Source, dtype: Any) -> Source:
     return source._replace(sigma=np.ascontiguousarray(source.sigma, dtype), key=key)
 
 
+def _moments(contexts: GramDraw | Source, dim: int, dtype: Any) -> Array:
+    """The moments of the queries, as kernels take them."""
+    if isinstance(contexts, Source) or contexts.moment is None:
+        return np.empty((0, dim, dim), dtype)
+    return np.require(contexts.moment.reshape(-1, dim, dim), dtype, _FOR_KERNELS)
+
+
 def _contexts(contexts: GramDraw | Source, size: int, dtype: Any) -> tuple[GramDraw, Source, int]:
     """(data, source, batch): one of the first two is empty."""
     if isinstance(contexts, Source):
         rows = np.empty((0, size - 1), dtype)
-        no_data = GramDraw(np.empty((0, size, size), dtype), rows, rows, rows)
+        no_data = GramDraw(np.empty((0, size, size), dtype), rows, rows, rows, _moments(contexts, size - 1, dtype))
         return no_data, prepared(contexts, dtype), len(contexts.sigma)
-    data = GramDraw(*(np.require(array, dtype, _FOR_KERNELS) for array in contexts))
+    gram, weights, query, oracle = (np.require(array, dtype, _FOR_KERNELS) for array in contexts[:4])
+    no_moment = np.empty((0, size - 1, size - 1), dtype)  # those of the objective are an option
+    data = GramDraw(gram, weights, query, oracle, no_moment)
     return data, Source(np.empty(0, dtype), 0, 0, 0, np.zeros(2, np.uint32)), len(data.gram)
 
 
@@ -170,7 +200,6 @@ def loss_and_gradient(
 ) -> tuple[Array, tuple[Array, ...]]:
     """Each context's loss, and the sums over contexts of its gradient with respect to each parameter (float64)."""
     family, size = _FAMILIES[type(parameters)], dim + 1
-    layers, heads = parameters[0].shape[:2]
     dtype = parameters[0].dtype
     data, source, batch = _contexts(contexts, size, dtype)
     chunk, chunks = _chunks(batch)
@@ -179,8 +208,8 @@ def loss_and_gradient(
     importance = np.empty(0, dtype)
     if options.importance is not None:
         importance = np.require(options.importance, dtype, _FOR_KERNELS)
-    settings = KernelOptions(options.exact, float(options.saturation), importance)
-    shapes = family.shapes(layers, heads, size)
+    settings = KernelOptions(options.exact, float(options.saturation), importance, _moments(contexts, dim, dtype))
+    shapes = family.shapes(parameters, dim)
 
     def work() -> None:
         state, block = _workspace(family.state, shapes, dtype), block_workspace(size, dtype)
@@ -192,13 +221,18 @@ def loss_and_gradient(
 
 def losses(parameters: Compiled, dim: int, source: Source, threads: int | None = None) -> Array:
     """(2, batch): ½‖ŵ − w*‖² and ½‖ŵ − w‖² of contexts that are drawn on the way and not kept."""
-    kernel = _FAMILIES[type(parameters)].losses
-    dtype, layers, batch, size = parameters[0].dtype, len(parameters[0]), len(source.sigma), dim + 1
+    family, dtype, layers, batch = (
+        _FAMILIES[type(parameters)],
+        parameters[0].dtype,
+        len(parameters[0]),
+        len(source.sigma),
+    )
+    size = family.size(parameters, dim)
     source, out, lanes = prepared(source, dtype), np.empty((2, batch), dtype), lane_count(dtype.itemsize)
 
     def work(begin: int, end: int) -> None:
-        state, block = _inference_workspace(layers, size, dtype), block_workspace(size, dtype)
-        kernel(*parameters, source, begin * lanes, min(end * lanes, batch), block, state, out)
+        state, block = _inference_workspace(layers, size, dtype), block_workspace(dim + 1, dtype)
+        family.losses(*parameters, source, begin * lanes, min(end * lanes, batch), block, state, out)
 
     run_divided(work, -(-batch // lanes), threads)
     return out
@@ -206,29 +240,78 @@ def losses(parameters: Compiled, dim: int, source: Source, threads: int | None =
 
 def weights(parameters: Compiled, gram: Array, every_layer: bool = False, threads: int | None = None) -> Array:
     """Implicit weights (batch, d); with ``every_layer``, those after 1, 2, … layers, (L, batch, d)."""
-    kernel = _FAMILIES[type(parameters)].weights
-    dtype, layers = parameters[0].dtype, len(parameters[0])
-    batch, size, _ = gram.shape
+    family, dtype, layers = _FAMILIES[type(parameters)], parameters[0].dtype, len(parameters[0])
+    batch, dim = len(gram), gram.shape[1] - 1
     gram, lanes = np.require(gram, dtype, _FOR_KERNELS), lane_count(dtype.itemsize)
-    out = np.empty((layers if every_layer else 1, batch, size - 1), dtype)
+    out = np.empty((layers if every_layer else 1, batch, dim), dtype)
 
     def work(begin: int, end: int) -> None:
-        state = _inference_workspace(layers, size, dtype)
-        kernel(*parameters, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
+        state = _inference_workspace(layers, family.size(parameters, dim), dtype)
+        family.weights(*parameters, gram, every_layer, begin * lanes, min(end * lanes, batch), state, out)
 
     run_divided(work, -(-batch // lanes), threads)
     return out if every_layer else out[0]
 
 
-def draw(dim: int, source: Source, dtype: Any, threads: int | None = None) -> GramDraw:
+def draw(dim: int, source: Source | GaussianSource, dtype: Any, threads: int | None = None) -> GramDraw:
     """Draw contexts and keep them, as arrays."""
     batch, dtype = len(source.sigma), np.dtype(dtype)
-    rows = [np.empty((batch, dim), dtype) for _ in range(3)]
-    data = GramDraw(np.empty((batch, dim + 1, dim + 1), dtype), *rows)
-    source, lanes = prepared(source, dtype), lane_count(dtype.itemsize)
+    (weights, query, oracle), lanes = np.empty((3, batch, dim), dtype), lane_count(dtype.itemsize)
+    turned = batch if isinstance(source, GaussianSource) and source.rotates else 0
+    moment = np.empty((turned, dim, dim), dtype)
+    data = GramDraw(np.empty((batch, dim + 1, dim + 1), dtype), weights, query, oracle, moment)
+    work: Callable[[int, int], None]
+    if isinstance(source, GaussianSource):
+        task, shapes = _gaussian_task(source, dim, dtype), _gaussian_shapes(dim)
 
-    def work(begin: int, end: int) -> None:
-        draw_contexts(data, source, begin * lanes, min(end * lanes, batch), block_workspace(dim + 1, dtype))
+        def work(begin: int, end: int) -> None:
+            block = _workspace(GaussianBlock, shapes, dtype)
+            draw_gaussian(data, task, begin * lanes, min(end * lanes, batch), block)
+
+    else:
+        plain = prepared(source, dtype)
+
+        def work(begin: int, end: int) -> None:
+            draw_contexts(data, plain, begin * lanes, min(end * lanes, batch), block_workspace(dim + 1, dtype))
 
     run_divided(work, -(-batch // lanes), threads)
-    return data
+    if isinstance(source, Source):
+        return data._replace(moment=None)
+    return data if turned else data._replace(moment=(source.features @ source.features.T).astype(dtype))
+
+
+def _gaussian_task(source: GaussianSource, dim: int, dtype: Any) -> GaussianTask:
+    """The source as its kernel takes it."""
+    features, whitening = np.eye(dim + 1), np.eye(dim + 1)
+    features[:-1, :-1], whitening[:-1, :-1] = source.features, source.weights.T
+    arrays = (source.sigma, source.examples, features, source.weights, whitening, source.given)
+    sigma, examples, F, L, LT, given = (np.require(array, dtype, _FOR_KERNELS) for array in arrays)
+    n, scale = int(source.examples[0]), float(source.weights[0, 0])
+    return GaussianTask(
+        sigma=sigma,
+        examples=examples,
+        every=n if n > dim and (source.examples == n).all() else 0,
+        step=source.step,
+        first=source.first,
+        key=np.require(source.key, np.uint32, _FOR_KERNELS),
+        features=F,
+        weights=L,
+        whitening=LT,
+        rotates=source.rotates,
+        stretches=bool(np.array_equal(source.features, np.diag(np.diagonal(source.features)))),
+        scale=scale if np.array_equal(source.weights, scale * np.eye(dim)) else 0.0,
+        rounding=ROUNDING * float(np.finfo(dtype).eps) if source.singular else 0.0,
+        given=given,
+    )
+
+
+def _gaussian_shapes(dim: int) -> _Shapes:
+    size, normals = dim + 1, max(dim + (dim + 1) * dim // 2, dim * (dim + 1) // 2)
+    return {
+        **dict.fromkeys(("gram", "factor", "mapped", "turned", "moment"), (size, size)),
+        **dict.fromkeys(("unit", "weights", "query", "oracle"), (dim,)),
+        "sigma": (),
+        "examples": (1,),
+        "noise_row": (size,),
+        "normals": ((normals + 3) // 4 * 4,),
+    }

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from ridgeformer.kernels.chain import (
     add_outer,
     advance_gram,
-    copy_matrix,
     drop_exploded,
     look_behind,
+    place_gram,
     pull_adjoint,
     record_losses,
     score,
@@ -191,7 +191,7 @@ def _backward_layer(state: Any, P: Any, Q: Any, layer: int, last: int) -> None:
 def _forward(state: Any, P: Any, Q: Any, block: Any) -> None:
     """T, G and P G of every layer, and the query rows."""
     last = P.shape[0] - 1
-    copy_matrix(state.gram[0], block.gram)
+    place_gram(state.gram[0], block.gram)
     for layer in range(last):
         _forward_layer(state, P, Q, layer)
         if layer < last - 1:
@@ -239,7 +239,7 @@ def full_gradient(
             fill_block(block, data, source, first, batch, options.exact)
             for attempt in range(2):
                 _forward(state, P, Q, block)
-                score(state.columns[0], state.rows[0], block, options.exact, options.saturation)
+                score(state.columns[0], state.rows[0], block, options, first)
                 if attempt == 0:
                     record_losses(losses, first, block)
                     if options.saturation > 0.0 and drop_exploded(block):

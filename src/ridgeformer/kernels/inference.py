@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ridgeformer.kernels.chain import advance_gram, copy_matrix
-from ridgeformer.kernels.diagonal import set_diagonal_map
+from ridgeformer.kernels.chain import advance_gram, place_gram
+from ridgeformer.kernels.diagonal_parts import set_diagonal_map
 from ridgeformer.kernels.jit import device, inlined, kernel
 from ridgeformer.kernels.matrices import add_identity, multiply, multiply_add, row_times_matrix
 from ridgeformer.kernels.sampling import draw_block, draw_query, solve_oracle, store_block
-from ridgeformer.kernels.vectors import fma, get, load_flat, splat, store_flat
+from ridgeformer.kernels.vectors import fma, get, load_flat, put, splat, store_flat
 
 
 class InferenceState(NamedTuple):
@@ -24,13 +24,17 @@ class InferenceState(NamedTuple):
 
 @device
 def _load_gram(gram: Any, grams: Any, first: int) -> None:
-    lanes, size = gram.shape[2], gram.shape[0]
+    """The Gram matrices of the block, with zeros for the registers of larger tokens."""
+    lanes, last, dim = gram.shape[2], gram.shape[0] - 1, grams.shape[1] - 1
+    for i in range(last + 1):
+        for j in range(last + 1):
+            put(gram, i, j, splat(gram, 0.0))
     for lane in range(lanes):
         # Lanes past the end repeat the last context; what they give is not stored.
         context = min(first + lane, grams.shape[0] - 1)
-        for i in range(size):
-            for j in range(size):
-                gram[i, j, lane] = grams[context, i, j]
+        for i in range(dim + 1):
+            for j in range(dim + 1):
+                gram[i if i < dim else last, j if j < dim else last, lane] = grams[context, i, j]
 
 
 @inlined
@@ -66,10 +70,10 @@ def _full_layer(state: Any, P: Any, Q: Any, layer: int) -> None:
 
 
 @inlined
-def _diagonal_layer(state: Any, omega: Any, layer: int) -> None:
-    """T_l = I + Ω∘G_l, and G_{l+1} unless this is the last layer."""
+def _diagonal_layer(state: Any, omega: Any, layer: int, dim: int) -> None:
+    """T_l, as `set_diagonal_map` says, and G_{l+1} unless this is the last layer."""
     gram, layer_map = state.gram[layer % 2], state.layer_map[layer]
-    set_diagonal_map(layer_map, gram, omega[layer])
+    set_diagonal_map(layer_map, gram, omega[layer], dim)
     if layer < omega.shape[0] - 1:
         advance_gram(state.moved, state.gram[(layer + 1) % 2], layer_map, gram)
 
@@ -89,12 +93,12 @@ def full_weights(P: Any, Q: Any, grams: Any, every_layer: bool, begin: int, end:
 
 @kernel
 def diagonal_weights(omega: Any, grams: Any, every_layer: bool, begin: int, end: int, state: Any, out: Any) -> None:
-    """As `full_weights`, for a model given by its ω (L, 4)."""
+    """As `full_weights`, for a model given by its `Blocks`."""
     layers = omega.shape[0]
     for first in range(begin, end, state.moved.shape[2]):
         _load_gram(state.gram[0], grams, first)
         for layer in range(layers):
-            _diagonal_layer(state, omega, layer)
+            _diagonal_layer(state, omega, layer, out.shape[2])
             if every_layer or layer == layers - 1:
                 _read_out(state, layer + 1)
                 _store_weights(out[layer if every_layer else 0], state.rows[1], first)
@@ -116,7 +120,7 @@ def _store_losses(out: Any, row: Any, aim: Any, first: int) -> None:
 def _draw_and_copy(state: Any, block: Any, source: Any, first: int) -> None:
     draw_block(block, source, first)
     solve_oracle(block)
-    copy_matrix(state.gram[0], block.gram)
+    place_gram(state.gram[0], block.gram)
 
 
 @inlined
@@ -143,12 +147,12 @@ def full_losses(P: Any, Q: Any, source: Any, begin: int, end: int, block: Any, s
 
 @kernel
 def diagonal_losses(omega: Any, source: Any, begin: int, end: int, block: Any, state: Any, out: Any) -> None:
-    """As `full_losses`, for a model given by its ω (L, 4)."""
+    """As `full_losses`, for a model given by its `Blocks`."""
     layers = omega.shape[0]
     for first in range(begin, end, state.moved.shape[2]):
         _draw_and_copy(state, block, source, first)
         for layer in range(layers):
-            _diagonal_layer(state, omega, layer)
+            _diagonal_layer(state, omega, layer, block.oracle.shape[0])
         _read_out(state, layers)
         _score_twice(state, block, first, out)
 

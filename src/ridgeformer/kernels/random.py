@@ -37,7 +37,7 @@ _W0, _W1 = (np.uint32(w) for w in draws.PHILOX_WEYL)
 _ROUNDS = draws.PHILOX_ROUNDS
 
 
-def _fit(function: Any, low: float, high: float, degree: int) -> tuple[float, ...]:
+def fitted_polynomial(function: Any, low: float, high: float, degree: int) -> tuple[float, ...]:
     """Power-basis coefficients of the Chebyshev interpolant; its error is within a small factor of the best one."""
 
     def interpolant(missing: Any) -> Any:
@@ -62,9 +62,11 @@ def _cosine(s: np.ndarray) -> np.ndarray:
 
 # Degrees: the smallest whose error is about a unit in the last place of the type; tests/kernels/test_random.py checks.
 _LOG_RANGE = (np.sqrt(0.5) - 1, np.sqrt(2.0) - 1)
-_log_ratio_of = polynomial(_fit(_log_ratio, *_LOG_RANGE, 9), _fit(_log_ratio, *_LOG_RANGE, 22))
-_sine_of = polynomial(_fit(_sine_ratio, 0.0, 1 / 64, 3), _fit(_sine_ratio, 0.0, 1 / 64, 7))
-_cosine_of = polynomial(_fit(_cosine, 0.0, 1 / 64, 4), _fit(_cosine, 0.0, 1 / 64, 8))
+_log_ratio_of = polynomial(
+    fitted_polynomial(_log_ratio, *_LOG_RANGE, 9), fitted_polynomial(_log_ratio, *_LOG_RANGE, 22)
+)
+_sine_of = polynomial(fitted_polynomial(_sine_ratio, 0.0, 1 / 64, 3), fitted_polynomial(_sine_ratio, 0.0, 1 / 64, 7))
+_cosine_of = polynomial(fitted_polynomial(_cosine, 0.0, 1 / 64, 4), fitted_polynomial(_cosine, 0.0, 1 / 64, 8))
 _swaps = bit_is_set(31)
 _flips = bit_is_set(30)
 
@@ -186,6 +188,56 @@ def fill_chi(out: Any, examples: int, context: Any, step: int, key: Any) -> None
         while not (all_lanes(less(rejected, first)) and all_lanes(less(rejected, second))):
             slot += 1
             try1, try2 = _chi_square_tries(out, (examples - i, examples - j), slot, context, step, key)
+            first = select(less(rejected, first), first, try1)
+            second = select(less(rejected, second), second, try2)
+        store_flat(out, j, sqrt(second))
+        store_flat(out, i, sqrt(first))
+
+
+@inlined
+def _chi_square_try_each(array: Any, degrees: Any, normal: Any, uniform: Any) -> Any:
+    """`_chi_square_try` with degrees of freedom of each lane's own; 0 where there are none or fewer."""
+    half, zero, one = splat(array, 0.5), splat(array, 0.0), splat(array, 1.0)
+    several, none = less(splat(array, 1.5), degrees), less(degrees, half)
+    d = select(several, half * degrees, one) - splat(array, 1.0 / 3.0)
+    root = fma(normal, one / sqrt(splat(array, 9.0) * d), one)
+    positive = less(zero, root)
+    v = select(positive, root * root * root, one)
+    bound = fma(half * normal, normal, d * ((one - v) + log(array, v)))
+    accepted = positive & less(log(array, uniform), bound)
+    tried = select(accepted, splat(array, 2.0) * d * v, splat(array, -1.0))
+    return select(several, tried, select(none, zero, normal * normal))
+
+
+@inlined
+def _chi_square_tries_each(array: Any, n: Any, i: int, j: int, slot: int, context: Any, step: int, key: Any) -> Any:
+    """One try at two χ² variates with n − i and n − j degrees of freedom."""
+    a, b, u1, u2 = philox(array, slot, context, step, key)
+    normal1, normal2 = normal_pair(array, a, b)
+    return (
+        _chi_square_try_each(array, n - splat(array, float(i)), normal1, word_to_unit(array, u1)),
+        _chi_square_try_each(array, n - splat(array, float(j)), normal2, word_to_unit(array, u2)),
+    )
+
+
+@device
+def fill_chi_each(out: Any, examples: Any, context: Any, step: int, key: Any) -> None:
+    """As `fill_chi`, for lanes with numbers of examples of their own, ``examples`` (1, LANES)."""
+    count = out.shape[0]
+    rejected, n = splat(out, -0.5), load_flat(examples, 0)
+    for pair in range((count + 1) // 2):
+        i, j = 2 * pair, min(2 * pair + 1, count - 1)
+        slot = draws.FIRST_CHI_SLOT + pair * draws.SLOTS_PER_CHI_PAIR
+        first, second = _chi_square_tries_each(out, n, i, j, slot, context, step, key)
+        store_flat(out, j, second)
+        store_flat(out, i, first)
+    for pair in range((count + 1) // 2):
+        i, j = 2 * pair, min(2 * pair + 1, count - 1)
+        slot = draws.FIRST_CHI_SLOT + pair * draws.SLOTS_PER_CHI_PAIR
+        first, second = load_flat(out, i), load_flat(out, j)
+        while not (all_lanes(less(rejected, first)) and all_lanes(less(rejected, second))):
+            slot += 1
+            try1, try2 = _chi_square_tries_each(out, n, i, j, slot, context, step, key)
             first = select(less(rejected, first), first, try1)
             second = select(less(rejected, second), second, try2)
         store_flat(out, j, sqrt(second))

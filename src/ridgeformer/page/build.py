@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 STYLES = ("style.css", "explorer.css")
 _ORDER = (
     "dom state format chart_parts charts linear_algebra random model baselines explorer_settings explorer_result "
-    "explorer_controls explorer_plots explorer_switches explorer_table explorer table figures summary main"
+    "explorer_controls explorer_plots explorer_switches explorer_table explorer table figures summary terms main"
 )
 SCRIPTS = tuple(f"{name}.js" for name in _ORDER.split())
 """In the order in which they run: each adds its part to one object, ``ridgeformer``; the last one starts the page."""

@@ -14,11 +14,12 @@ from ridgeformer.core.notation import Array
 from ridgeformer.zoo import load, zoo_names
 
 _FURTHER_SEED = "-seed-"  # in the names of all but the first model of a cell
+_MIXTURE = "-robust"  # in the names of models of several tasks, which the page's explorer does not have
 
 
 def page_model_names() -> tuple[str, ...]:
     """The models of the zoo that the page carries: the first seed of every cell."""
-    return tuple(name for name in zoo_names() if _FURTHER_SEED not in name)
+    return tuple(name for name in zoo_names() if _FURTHER_SEED not in name and not name.endswith(_MIXTURE))
 
 
 def encode_models(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -39,6 +40,7 @@ def encode_model(name: str, model: LinearTransformer) -> dict[str, Any]:
         "kind": model.kind,
         "layers": model.layers,
         "heads": model.heads,
+        "registers": model.registers,
         "dim": model.dim,
         "noise": noise if isinstance(noise, str) else None,
         "examples": _whole(task.get("examples", task.get("context"))),  # files of earlier versions say context

@@ -47,13 +47,14 @@ class Cell:
     noise: str
     seed: int = 0
     heads: int = 1
+    registers: int = 0
     sequences: int = 1_000_000
     """Fresh sequences on which it is measured."""
 
     @property
     def name(self) -> str:
         """Its name in the zoo and the name of its run directory."""
-        return zoo_name(self.kind, self.layers, self.noise, self.seed, self.heads)
+        return zoo_name(self.kind, self.layers, self.noise, self.seed, self.heads, self.registers)
 
     @property
     def beyond(self) -> bool:
@@ -87,9 +88,9 @@ class Cell:
         )
 
 
-def zoo_name(kind: str, layers: int, noise: str, seed: int = 0, heads: int = 1) -> str:
-    """kind-layers-noise, such as full-7-uniform-5; seeds other than 0 and several heads are named."""
-    size = f"{layers}-heads-{heads}" if heads > 1 else f"{layers}"
+def zoo_name(kind: str, layers: int, noise: str, seed: int = 0, heads: int = 1, registers: int = 0) -> str:
+    """kind-layers-noise, such as full-7-uniform-5; several heads, registers and seeds other than 0 are named."""
+    size = f"{layers}" + (f"-heads-{heads}" if heads > 1 else "") + (f"-registers-{registers}" if registers else "")
     return f"{kind}-{size}-{noise.replace(':', '-')}" + (f"-seed-{seed}" if seed else "")
 
 

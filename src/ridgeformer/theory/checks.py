@@ -6,7 +6,7 @@ check of its own shows that the printed variant is wrong by far more than roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.random import Purpose, check_seed, token_rng
 from ridgeformer.core.validation import instance, one_of, whole_number
-from ridgeformer.theory import implicit_model, momentum, nonlinear_limit, second_order, step_size, two_layer
+from ridgeformer.theory import implicit_model, momentum, nonlinear_limit, registers, second_order, step_size, two_layer
 from ridgeformer.theory.numerics import (
     ROUNDING,
     Tokens,
@@ -45,6 +45,8 @@ _CONTEXTS, _MANY = 400, 1000
 STATEMENTS: tuple[tuple[str, str, float, str], ...] = (
     ("Theorem 4.1, Lemma 4.3", "≤", ROUNDING,
      "Context and query tokens after every layer are M x + y u and a y − <w, x>, by the recursion."),
+    ("Theorem 4.1, registers", "≤", ROUNDING,
+     "With registers every layer keeps 1 + r weight vectors, m = A y − <w, x> each, by the recursion."),
     ("Lemma 4.3, slip", "≥", VISIBLE, "With the printed + b wᵀ in M' in place of − b wᵀ the tokens differ."),
     ("Lemma 4.4", "≤", ROUNDING, "u' = (I − Λ) u + Γ g and w' = (1 + s) w − Π g − Φ u; w* = OLS."),
     ("Lemma 4.4, n < d", "≤", ROUNDING, "u' = (I − Λ) u + Γ g and w' = (1 + s) w − Π g − Φ u; w* of least norm."),
@@ -90,7 +92,7 @@ SHAPES = (
 ROUNDS = 3  # weights and contexts tried for each shape
 BATCH = 4
 
-Measured = Mapping[str, tuple[float, str]]
+Measured = dict[str, tuple[float, str]]
 """By the name of a statement: what was measured, and on what."""
 
 
@@ -148,7 +150,7 @@ def run_checks(
     seed = check_seed(seed)
     cases = list(_random_cases(token_rng(seed, Purpose.EXPLORE, 0)))
     measures: tuple[Callable[[], Measured], ...] = (
-        lambda: _implicit_model(cases),
+        lambda: _implicit_model(cases) | _registers(token_rng(seed, Purpose.EXPLORE, 5)),
         lambda: _momentum(cases),
         lambda: _nonlinear_limit(token_rng(seed, Purpose.EXPLORE, 1)),
         lambda: _second_order(token_rng(seed, Purpose.EXPLORE, 2)),
@@ -181,6 +183,17 @@ def _worst(pairs: Iterator[tuple[float, _Case]]) -> tuple[float, str]:
     """The largest number and the case it comes from; NaN counts as largest."""
     value, case = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
     return value, case.label
+
+
+def _registers(rng: np.random.Generator) -> Measured:
+    cases: list[_Case] = []
+    for number, (dim, n, layers, heads) in enumerate(SHAPES * ROUNDS):
+        tokens, r = random_tokens(rng, BATCH, n, dim), 1 + number % 3
+        models = (random_model(rng, kind, layers, heads, dim, tokens.context.gram, r) for kind in ("diag", "full"))
+        cases += [_Case(model, tokens) for model in models]
+    error, where = _worst((registers.difference_from_tokens(case.model, *case.tokens), case) for case in cases)
+    on = f"largest relative difference from the token transformer over {len(cases)} models, r = 1 to 3; worst: {where}"
+    return {"Theorem 4.1, registers": (error, on)}
 
 
 def _implicit_model(cases: list[_Case]) -> Measured:
@@ -336,7 +349,7 @@ def _given_model(model: LinearTransformer, n: int, rng: np.random.Generator) -> 
     """A model that explodes is not finite and passes nothing: the theorems hold for it, but not in floats."""
     tokens = random_tokens(rng, 64, n, model.dim)
     shape = f"64 contexts, n = {n}, σ = 1"
-    measured = {"Theorem 4.1, this model": (implicit_model.difference_from_tokens(model, *tokens), shape)}
+    measured = {"Theorem 4.1, this model": (registers.difference_from_tokens(model, *tokens), shape)}
     if is_diagonal(model):
         measured["Lemma 4.4, this model"] = momentum.difference_from_recursion(model, tokens.context), shape
     long = _LONG * nonlinear_limit.examples_needed(model.dim)

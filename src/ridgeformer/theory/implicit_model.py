@@ -23,7 +23,7 @@ from ridgeformer.core.context import Context, check_tokens
 from ridgeformer.core.forward import check_model, transform_tokens
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.validation import finite_array, instance
+from ridgeformer.core.validation import InputError, finite_array, instance
 from ridgeformer.theory.numerics import dot, outer, relative_difference, times, transposed
 
 
@@ -173,6 +173,8 @@ def tokens_in_float64(X: Any, y: Any) -> tuple[Array, Array]:
 
 
 def in_float64(model: LinearTransformer, context: Context) -> tuple[LinearTransformer, Context]:
-    """Both in float64, checked to be of the same dimension."""
+    """Both in float64, checked to be of the same dimension and without registers."""
     model = check_model(model, instance("context", context, Context).dim)
+    if model.registers:
+        raise InputError("A model with registers keeps several weight vectors: see ridgeformer.theory.register_models.")
     return model.astype(np.float64), Context(context.gram.astype(np.float64), context.examples)

@@ -63,8 +63,9 @@ def relative_difference(computed: Array, expected: Array) -> float:
 
 
 def is_diagonal(model: LinearTransformer) -> bool:
-    """Whether a model's layers are given by four numbers ω each, as those of diag and gdpp models are."""
-    return isinstance(KINDS[instance("model", model, LinearTransformer).kind], Diag)
+    """Whether a model's layers are given by four numbers ω each, as those of diag and gdpp models without registers."""
+    diagonal = isinstance(KINDS[instance("model", model, LinearTransformer).kind], Diag)
+    return diagonal and not model.registers
 
 
 class Tokens(NamedTuple):
@@ -88,14 +89,14 @@ def random_tokens(rng: np.random.Generator, batch: int, examples: int, dim: int,
 
 
 def random_model(
-    rng: np.random.Generator, kind: str, layers: int, heads: int, dim: int, gram: Array
+    rng: np.random.Generator, kind: str, layers: int, heads: int, dim: int, gram: Array, registers: int = 0
 ) -> LinearTransformer:
     """A float64 model with Gaussian parameters whose L layers together move these tokens by about their length.
 
     ‖P G Q‖ is about scale² tr G for scalars p and q, and p times that for dense p × p matrices; heads add like random
     walks. Larger steps would explode: the map has degree 3^L in the data.
     """
-    spread = (1 if isinstance(KINDS[kind], Diag) else dim + 1) * np.sqrt(heads)
+    spread = (1 + registers if isinstance(KINDS[kind], Diag) else dim + 1 + registers) * np.sqrt(heads)
     scale = np.sqrt(1 / (layers * spread * np.trace(gram, axis1=1, axis2=2).max()))
-    shapes = KINDS[kind].shapes(layers, heads, dim)
+    shapes = KINDS[kind].shapes_with(layers, heads, dim, registers)
     return LinearTransformer(kind, dim, {name: scale * rng.standard_normal(shape) for name, shape in shapes.items()})

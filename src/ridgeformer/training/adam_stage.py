@@ -13,7 +13,6 @@ import numpy as np
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
-from ridgeformer.core.random import GramDraw
 from ridgeformer.training.optimisers import Adam, clip_norm, warmup_cosine
 from ridgeformer.training.pools import Mining, mine
 from ridgeformer.training.stages import SCORE_SATURATION, Run, Stage, StepInfo, TrainState, flat, saturated_mean
@@ -82,7 +81,7 @@ class AdamStage(Stage):
         losses, gradient = run.fresh_losses(model, run.task, **batch, **options)
         vector = clip_norm(flat(gradient), self.largest_gradient)
         if self.mining is not None and state.memory is not None:
-            hard = GramDraw(*(array[: self.mining.keep] for array in state.memory))
+            hard = state.memory.rows(slice(self.mining.keep))
             _, push = run.losses_on(model, hard, saturation=SCORE_SATURATION, threads=run.threads)
             vector = vector + clip_norm(flat(push), self.mining.largest_gradient)
         return losses, vector

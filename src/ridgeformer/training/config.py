@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.core.distributions import NoisePrior, is_builtin, parse_noise, prior_name
 from ridgeformer.core.kinds import KINDS
-from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS
+from ridgeformer.core.mixture import load_mixture, mixture_text, parse_mixture
+from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS, MAX_REGISTERS
 from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import read_whole, strict_json
 from ridgeformer.core.task import Task
@@ -18,6 +19,8 @@ from ridgeformer.core.validation import InputError, former_names, nonnegative, o
 _MOST_BYTES = 1 << 20  # of a config file; one has a few hundred
 FORMER_NAMES = {"model": "kind", "context": "examples"}
 """Fields that had another name: what users wrote then, and files of that time, still work."""
+RUN_KEYS = START_DIGEST, DIGEST = "start_sha256", "sha256"
+"""What the config.json of a run has beside the fields: digests of the weights it starts from, and of the whole."""
 
 
 @former_names(**FORMER_NAMES)
@@ -42,18 +45,28 @@ class TrainConfig:
     """Number of layers, L."""
     heads: int = 1
     """Attention heads of a layer, H."""
+    registers: int = 0
+    """Further coordinates of a token that start at zero, r; for diag and full."""
     noise: NoisePrior | str = "uniform:5"
     """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1, or an object with its methods."""
     dim: int = 10
     """Features of an example, d."""
-    examples: int = 20
-    """Examples in a context, n."""
+    examples: int | str = 20
+    """Examples in a context, n: a number, or a range such as 10..40, drawn for each context."""
+    features: str = "isotropic"
+    """Distribution of the features, such as kappa:10+rotated; docs/tasks.md lists them."""
+    weights: str = "normal"
+    """Distribution of the true weights, such as sparse:3 or pool:64."""
+    noise_shape: str = "gaussian"
+    """Shape of the noise given its level: gaussian, student:5 or outliers:0.05x10."""
+    mixture: str | None = None
+    """Several tasks at once, as text or a file: 3*base | features=skewed | weights=scale:2,noise=uniform:2."""
     seed: int = 0
     """Seed of the initial weights and of all contexts."""
     recipe: str = "fast"
     """fast: exact objective, hard contexts mined, schedules chosen by measurement. paper: as printed, 200 000 steps."""
     start: str | None = None
-    """Model file or zoo name to start from, of this kind or a smaller one, with as many layers or fewer."""
+    """Model file or zoo name to start from, of this kind or a smaller one, no deeper and with no more registers."""
     steps: int | None = None
     """Steps of the main part of the recipe; None takes the recipe's own number."""
     batch: int | None = None
@@ -70,6 +83,8 @@ class TrainConfig:
         one_of("recipe", self.recipe, ("fast", "paper"))
         whole_number("layers", self.layers, 1, MAX_LAYERS)
         whole_number("heads", self.heads, 1, MAX_HEADS)
+        whole_number("registers", self.registers, 0, MAX_REGISTERS)
+        KINDS[self.kind].shapes_with(1, 1, 1, self.registers)  # refuses registers if the kind has none
         whole_number("sequences", self.sequences, 2)
         check_seed(self.seed)
         one_of("precision", self.precision, ("auto", "float32", "float64"))
@@ -77,7 +92,18 @@ class TrainConfig:
             raise InputError(f"start must be the name of a model file, not {self.start!r}.")
         prior = parse_noise(self.noise)
         object.__setattr__(self, "noise", prior.spec if is_builtin(prior) else prior)
-        Task(self.dim, self.examples, self.noise)
+        base = self._base_task
+        if not (base.builtin or replace(base, noise="fixed:1").builtin):
+            raise InputError(
+                "To train on features, weights or a noise shape of your own, add the class to FEATURES, WEIGHTS or "
+                "NOISE_SHAPES, so that a run can name it: docs/extending.md shows how."
+            )
+        for name in ("features", "weights", "noise_shape"):
+            object.__setattr__(self, name, getattr(base, name).spec)
+        object.__setattr__(self, "examples", base.specs["examples"])
+        if self.mixture is not None:
+            load_mixture(self.mixture, base)
+            object.__setattr__(self, "mixture", mixture_text(self.mixture))
         for name in ("steps", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1)
@@ -87,7 +113,13 @@ class TrainConfig:
     @property
     def task(self) -> Task:
         """The task that is trained on."""
-        return Task(self.dim, self.examples, self.noise)
+        base = self._base_task
+        return base if self.mixture is None else parse_mixture(self.mixture, base)
+
+    @property
+    def _base_task(self) -> Task:
+        """The task without its mixture."""
+        return Task(self.dim, self.examples, self.noise, self.features, self.weights, self.noise_shape)
 
     @property
     def own_prior(self) -> NoisePrior | None:
@@ -97,7 +129,7 @@ class TrainConfig:
     @property
     def noise_spec(self) -> str:
         """The spec of the noise prior, whoever wrote it."""
-        return self.task.prior.spec
+        return self._base_task.prior.spec
 
     @property
     def noise_free(self) -> bool:
@@ -144,4 +176,6 @@ class TrainConfig:
             values = strict_json(read_whole(path, _MOST_BYTES))
         except (ValueError, RecursionError) as broken:
             raise InputError(f"{path} is not JSON: {broken}.") from broken
+        if isinstance(values, dict):  # that of a run, perhaps changed by hand to make another one
+            values = {name: value for name, value in values.items() if name not in RUN_KEYS}
         return cls.from_json(values, str(path), prior)

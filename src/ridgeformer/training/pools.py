@@ -29,7 +29,7 @@ from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
-from ridgeformer.core.random import GramDraw, Purpose, token_rng
+from ridgeformer.core.random import GramDraw, Purpose, joined, token_rng
 from ridgeformer.core.task import ContextDraw, Task
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training.optimisers import Function, QuasiNewton
@@ -47,7 +47,7 @@ class Pool(NamedTuple):
 
     def rows(self, order: Array) -> Pool:
         """The contexts with these numbers."""
-        return Pool(GramDraw(*(array[order] for array in self.contexts)), self.importance[order])
+        return Pool(self.contexts.rows(order), self.importance[order])
 
 
 def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
@@ -56,7 +56,7 @@ def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
     gram = draw.context.gram.copy()
     gram[:, -1, :] *= factors
     gram[:, :, -1] *= factors
-    return GramDraw(gram, draw.weights * factors, draw.query, draw.oracle * factors)
+    return GramDraw(gram, draw.weights * factors, draw.query, draw.oracle * factors, draw.moment)
 
 
 def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> GramDraw:
@@ -116,22 +116,28 @@ def mine(
     worst = [] if memory is None else [memory]
     for draw in task.chunks(mining.pool * batch, int(rng.integers(2**63)), Purpose.MINE, model.dtype):
         candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
-        if mining.widen > 1.0:
+        if mining.widen > 1.0 and _standard(task):
             factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
-            candidates = widened(candidates, draw.sigma, factors, task.examples)
-        worst.append(_worst(model, task, candidates, mining.keep))
-    return _worst(model, task, _concatenated(worst), mining.memory)
+            candidates = widened(candidates, draw.sigma, factors, task.most_examples)
+        worst.append(_worst(model, candidates, mining.keep))
+    return _worst(model, joined(worst), mining.memory)
 
 
-def _worst(model: LinearTransformer, task: Task, contexts: GramDraw, count: int) -> GramDraw:
+def _standard(task: Task) -> bool:
+    """Whether w, ξ/σ and X are standard normal and n is one number: what stretching and widening by importance need."""
+    return task.isotropic and isinstance(task.examples, int)
+
+
+def _worst(model: LinearTransformer, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
-    losses = _losses(model, task, contexts)
+    losses = _losses(model, contexts)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
-    return GramDraw(*(array[order] for array in contexts))
+    return contexts.rows(order)
 
 
-def _losses(model: LinearTransformer, task: Task, contexts: GramDraw) -> Array:
-    return adjusted_losses(model, Context.unchecked(contexts.gram, task.examples), contexts.oracle)
+def _losses(model: LinearTransformer, contexts: GramDraw) -> Array:
+    context = Context.unchecked(contexts.gram, 1)  # a model does not ask for the number of examples
+    return adjusted_losses(model, context, contexts.oracle, contexts.moment)
 
 
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
@@ -141,7 +147,7 @@ def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: in
 
     z = (w, ξ/σ) is standard normal, in D = d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with
     b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
-    z = w and D = d. float64.
+    z = w and D = d. float64. Tasks whose w, ξ/σ or X are not standard normal are neither stretched nor widened.
     """
     return _joined(_stretched_chunks(task, count, stretch, widen, seed, number))
 
@@ -165,7 +171,7 @@ def sifted_pool(
     rng = token_rng(seed, Purpose.SELECT, number)
     parts, shares, samples = [], [], []
     for pool in _stretched_chunks(task, total, stretch, widen, seed, number):
-        share = pool.importance * _losses(model, task, pool.contexts)
+        share = pool.importance * _losses(model, pool.contexts)
         sampled = rng.random(len(share)) < (count - worst) / total
         chosen = np.union1d(np.argsort(-share, kind="stable")[:worst], np.flatnonzero(sampled))
         parts.append(pool.rows(chosen))
@@ -185,6 +191,9 @@ def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed
     levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
     for draw in task.chunks(count, int(rng.integers(2**63)), Purpose.MINE):
         batch = len(draw.sigma)
+        if not _standard(task):
+            yield Pool(draw.as_gram_draw().astype(np.float64), np.ones(batch))
+            continue
         factors = levels[rng.integers(_LEVELS, size=batch)]
         squares, dimensions = _squared_norm(draw)
         importance = _importance(squares * factors**2, dimensions, levels)
@@ -192,8 +201,8 @@ def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed
         if widen > 1.0:
             factors = widths[rng.integers(_LEVELS, size=batch)]
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2
-            importance = importance * _importance(squares, np.full(batch, task.examples * task.dim), widths)
-            contexts = widened(contexts, draw.sigma, factors, task.examples)
+            importance = importance * _importance(squares, np.full(batch, task.most_examples * task.dim), widths)
+            contexts = widened(contexts, draw.sigma, factors, task.most_examples)
         yield Pool(contexts, importance)
 
 
@@ -216,11 +225,7 @@ def _squared_norm(draw: ContextDraw) -> tuple[Array, Array]:
 
 def _joined(pools: Iterable[Pool]) -> Pool:
     contexts, importance = zip(*pools, strict=True)
-    return Pool(_concatenated(contexts), np.concatenate(importance))
-
-
-def _concatenated(contexts: Iterable[GramDraw]) -> GramDraw:
-    return GramDraw(*(np.concatenate(arrays) for arrays in zip(*contexts, strict=True)))
+    return Pool(joined(contexts), np.concatenate(importance))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -200,14 +200,15 @@ class Run:
     def fresh(self, kind: str, number: int, scale: float) -> LinearTransformer:
         """Random weights, different ones for every ``number``."""
         config = self.config
-        shape = {"layers": config.layers, "heads": config.heads, "dim": config.dim}
+        shape = {"layers": config.layers, "heads": config.heads, "dim": config.dim, "registers": config.registers}
         return LinearTransformer.init(kind, **shape, seed=config.seed, start=number, scale=scale, dtype=config.dtype)
 
     def adopt(self, model: LinearTransformer | None) -> LinearTransformer:
-        """``model`` as one of the run's kind, layers, heads and precision that computes the same function.
+        """``model`` as one of the run's kind, layers, heads, registers and precision that computes the same function.
 
         New layers come first, where the tokens still are what the old first layer was trained on. A new layer or head
-        has p = 0 and a small random q: with both at zero the gradient would vanish for ever.
+        has p = 0 and a small random q: with both at zero the gradient would vanish for ever. So have the new registers
+        of old layers: what they would read is still zero.
         """
         config = self.config
         if model is None:
@@ -219,20 +220,26 @@ class Run:
                 f"The model to start from has {model.layers} layers and {model.heads} heads, more than the run's "
                 f"{config.layers} and {config.heads}."
             )
-        same_kind = model.embed(config.kind).astype(config.dtype)
+        if model.registers > config.registers:
+            raise InputError(
+                f"The model to start from has {model.registers} registers, more than the run's {config.registers}."
+            )
+        own = model.embed(config.kind).astype(config.dtype)
+        ones = own.replace({name: np.ones_like(array) for name, array in own.parameters.items()})
+        old, known = (each.embed(config.kind, config.registers).parameters for each in (own, ones))
         fresh = self.fresh(config.kind, 0, _NEW_SCALE)
         parameters = {}
         for name, array in fresh.parameters.items():
             parameters[name] = np.zeros_like(array) if name in ("p", "P") else array.copy()
-            old = parameters[name][config.layers - model.layers :, : model.heads]
-            old[...] = same_kind.parameters[name]
+            place = parameters[name][config.layers - model.layers :, : model.heads]
+            np.copyto(place, old[name], where=known[name] != 0)
         return fresh.replace(parameters)
 
     def score(self, kind: str, vector: Array) -> float:
         """Saturated mean loss on fresh contexts, by which stages are ranked."""
         model = self.template(kind).unflatten(vector)
         draws = self.task.chunks(self.ranked_on, self.config.seed, Purpose.SELECT, model.dtype)
-        return saturated_mean(np.concatenate([adjusted_losses(model, draw.context, draw.oracle) for draw in draws]))
+        return saturated_mean(np.concatenate([adjusted_losses(model, d.context, d.oracle, d.moment) for d in draws]))
 
     def keep(self, number: int, draw: Callable[[], _Drawn]) -> _Drawn:
         """What stage ``number`` draws once and uses in every step; the latest is kept, the others are forgotten."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.core.model import LinearTransformer
-from ridgeformer.core.model_file import load_model
 from ridgeformer.core.storage import plain
 from ridgeformer.core.validation import (
     InputError,
@@ -33,9 +32,9 @@ from ridgeformer.zoo import load
 Callback = Callable[[StepInfo], object]
 """Anything that can be called with a `StepInfo`; its result is not used."""
 
-_HISTORY_EVERY = 100  # steps
+HISTORY_EVERY = 100  # steps
 _LOG_EVERY = 10  # steps: a run has tens of thousands
-_EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
+EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
 
 
 class TrainingDivergedError(RidgeformerError):
@@ -129,15 +128,15 @@ def train(
     if resume and (out is None or overwrite):
         raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
-    several: Any = [callbacks] if callable(callbacks) else callbacks
-    if isinstance(several, str) or not isinstance(several, Sequence) or not all(map(callable, several)):
-        raise InputError(f"callbacks must be a function of a StepInfo or a list of such functions, not {callbacks!r}.")
+    several = as_callbacks(callbacks)
     directory = None if out is None else RunDirectory(out)
     if directory and resume:  # both before there is a lock: a folder that is refused is left as it is
         directory.config(config.config.own_prior)
     elif directory:
         directory.check_free(overwrite)
     with directory.locked() if directory else contextlib.nullcontext():
+        if directory and resume:
+            directory.settle()
         run = replace(config, given=_given(config, directory if resume else None))
         state, history = _open(run, directory, resume, overwrite, on_message)
         state, evaluation = _steps(run, state, directory, history, several, checkpoint_seconds)
@@ -151,7 +150,10 @@ def train(
                 f"explodes at step {state.total}; try a smaller rate or another seed."
             )
         training = run.config.as_json()
-        task = {name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training}
+        task: dict[str, Any] = {}
+        task.update({name: training[name] for name in ("dim", "examples", "noise", "prior") if name in training})
+        plain_task = {"features": "isotropic", "weights": "normal", "noise_shape": "gaussian", "mixture": None}
+        task.update({name: training[name] for name, spec in plain_task.items() if training[name] != spec})
         info = {"task": task, "training": training, "evaluation": plain(evaluation)}
         model = replace(model, info=info)
         result = TrainResult(model, evaluation, history, **counts, seconds=time.perf_counter() - started)
@@ -160,13 +162,24 @@ def train(
     return result
 
 
+def as_callbacks(callbacks: Any) -> Sequence[Callback]:
+    """One or several functions of a `StepInfo`, as a list."""
+    several: Any = [callbacks] if callable(callbacks) else callbacks
+    if isinstance(several, str) or not isinstance(several, Sequence) or not all(map(callable, several)):
+        raise InputError(f"callbacks must be a function of a StepInfo or a list of such functions, not {callbacks!r}.")
+    return several
+
+
 def _given(run: Run, resumed: RunDirectory | None) -> LinearTransformer | None:
     """The model to start from; a run that goes on takes its own copy, whatever became of the original."""
-    if run.config.start is None:
+    name = run.config.start
+    if name is None:
         return None
-    if resumed is not None and resumed.given.exists():
-        return load_model(resumed.given)
-    return load(run.config.start) if run.given is None else instance("given", run.given, LinearTransformer)
+
+    def offered() -> LinearTransformer:
+        return load(name) if run.given is None else instance("given", run.given, LinearTransformer)
+
+    return offered() if resumed is None else resumed.start_model(offered)
 
 
 def _open(
@@ -203,11 +216,11 @@ def _steps(
     saved = time.monotonic()
     started = saved - (directory.read_seconds().get(history[-1]["total"], 0.0) if directory and history else 0.0)
     try:
-        with _interrupts_held_back() as interrupts:
+        with interrupts_held_back() as interrupts:
             while not (run.finished(state) or run.diverged(state)):
                 stage = state.stage
                 state, info = run.step(state)
-                if info.step % _HISTORY_EVERY == 0 or info.skipped or state.stage != stage:
+                if info.step % HISTORY_EVERY == 0 or info.skipped or state.stage != stage:
                     history.append(plain(info))
                     if directory:
                         directory.append(history[-1], time.monotonic() - started)
@@ -222,7 +235,7 @@ def _steps(
             directory.save(state, run.config)
         if run.diverged(state):
             return state, None
-        return state, evaluate(run.model(state), run.task, run.config.sequences, _EVALUATION_SEED)
+        return state, evaluate(run.model(state), run.task, run.config.sequences, EVALUATION_SEED)
     except KeyboardInterrupt as stopped:
         if directory is None:
             raise
@@ -233,7 +246,7 @@ def _steps(
 
 
 @contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[list[int]]:
+def interrupts_held_back() -> Iterator[list[int]]:
     """Ctrl-C goes into the list, to be looked at between steps, where nothing is half done.
 
     A second Ctrl-C is not held back. Only the main thread hears of it at all.

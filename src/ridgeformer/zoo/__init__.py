@@ -1,7 +1,8 @@
 """Trained models that come with the package, one safetensors file each, and `load`, which reads those and others.
 
-A name says kind, layers and noise prior: ``full-7-uniform-5``, ``diag-4-categorical-1+3``; further seeds of a cell end
-in ``-seed-1`` and so on. What a model was trained with, and how good it is, is in its file: ``model.info``.
+A name says kind, layers and noise prior: ``full-7-uniform-5``, ``diag-4-categorical-1+3``. Several heads and registers
+stand behind the layers, ``diag-4-registers-2-uniform-5``; further seeds of a cell end in ``-seed-1`` and so on.
+What a model was trained with, and how good it is, is in its file: ``model.info``.
 """
 
 from __future__ import annotations

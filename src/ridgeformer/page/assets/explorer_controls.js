@@ -83,6 +83,7 @@ ridgeformer.explorer.controls = (() => {
         onChange: choose("noise"),
       }),
       offered.heads.length > 1 || model.heads > 1 ? radio("heads", "Heads", String) : null,
+      offered.registers.length > 1 || model.registers > 0 ? radio("registers", "Registers", String) : null,
       radio("layers", "Layers", String),
       el("p", { class: "explorer-note", id: "explorer-name" }, nameplate(model)),
     ];

@@ -14,7 +14,7 @@ ridgeformer.explorer.settings = (() => {
   const OUTLIER_STEP = 0.5;
   const FIRST_MODEL = "diag-4-uniform-5";
   /** Where a choice of model starts, from the most to the least decisive. */
-  const FIELDS = ["kind", "noise", "heads", "layers"];
+  const FIELDS = ["kind", "noise", "heads", "registers", "layers"];
 
   /**
    * @typedef {object} Settings

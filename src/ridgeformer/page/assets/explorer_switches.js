@@ -28,7 +28,7 @@ ridgeformer.explorer.switches = (() => {
 
   /** What heads a column: a full model has no ω, only blocks. */
   const symbol = (model, block) => (model.omega ? omega(block) : block);
-  const spoken = (model, block) => (model.omega ? `ω_${block}` : `Block ${block}`);
+  const spoken = (model, block) => (model.omega ? `ω${block}` : `Block ${block}`);
 
   /** Two digits, which is what a switch has room for. */
   function short(value) {

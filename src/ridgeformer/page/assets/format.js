@@ -52,10 +52,11 @@
   /** The name of a method; names that are not known stay as they are. */
   const method = (name) => ridgeformer.methods?.[name]?.label ?? String(name);
 
-  /** The name of a row or model: FULL 7, or FULL 7, 2 heads. */
-  function row({ method: name, layers, heads }) {
+  /** The name of a row or model: FULL 7, FULL 7, 2 heads, or DIAG 4, 2 registers. */
+  function row({ method: name, layers, heads, registers }) {
     const depth = layers === null || layers === undefined ? "" : ` ${layers}`;
-    return method(name) + depth + (heads > 1 ? `, ${heads} heads` : "");
+    const wide = registers > 0 ? `, ${registers} register${registers > 1 ? "s" : ""}` : "";
+    return method(name) + depth + (heads > 1 ? `, ${heads} heads` : "") + wide;
   }
 
   ridgeformer.format = { loss, plain, signed, ratio, count, power, prior, method, row };

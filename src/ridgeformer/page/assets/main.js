@@ -24,8 +24,10 @@
   }
 
   const keyOf = (kind, layers, heads, noise) => JSON.stringify([kind, layers, heads ?? 1, noise]);
-  const byCell = new Map(
-    models.map((model) => [keyOf(model.kind, model.layers, model.heads, model.noise), model.name]),
+  const byCell = new Map( // no cell of the table has registers
+    models
+      .filter((model) => !(model.registers > 0))
+      .map((model) => [keyOf(model.kind, model.layers, model.heads, model.noise), model.name]),
   );
   const modelOf = (entry) => byCell.get(keyOf(entry.method, entry.layers, entry.heads, entry.noise)) ?? null;
 
@@ -52,6 +54,11 @@
   dom.append(body("claims"), claims ? summary.claims(claims) : ridgeformer.missing("claims", commands));
   dom.append(body("made"), summary.made(data));
   ridgeformer.startExplorer(body("explorer"), models);
+  for (const name of names) {
+    const section = document.getElementById(name);
+    const place = name === "problem" ? section.querySelector(".hero") : section.querySelector("h2");
+    place.after(ridgeformer.terms(section));
+  }
   state.subscribe((now) => go(now.section));
   go(state.read().section, "instant");
 }

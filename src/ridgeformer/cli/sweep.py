@@ -1,0 +1,134 @@
+"""``ridgeformer sweep``: a whole study, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ridgeformer.cli import terminal
+from ridgeformer.core.validation import RidgeformerError
+from ridgeformer.sweeps import Event, Study, SweepResult, read_study
+from ridgeformer.sweeps import sweep as run_sweep
+from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.recipes import SHALLOW
+
+_MOST_NAMED = 3  # cells that are named in a line
+_STEPS, _BATCH = 12_000, 1024  # of the recipe that the expected seconds are for
+
+
+def sweep(
+    study: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="STUDY")]],
+    out: terminal.Folder = None,
+    workers: terminal.Count = None,
+    cluster: Annotated[str | None, terminal.argument("ADDRESS")] = None,
+    check: bool = False,
+    overwrite: bool = False,
+    json: terminal.File = None,
+) -> None:
+    """Train and measure all cells of a study, side by side; finished ones are kept.
+
+    A study is a TOML or JSON file with a grid: fields of 'ridgeformer train', each with a value or a list of values,
+    and what to measure. See docs/cluster.md. It can be interrupted at any moment; the same command goes on.
+    'ridgeformer collect' makes one table and a plot of what came out.
+
+    Args:
+        study: The study, a .toml or .json file.
+        out: Folder with a run directory for every cell; by default sweeps/ and the name of the study.
+        workers: Processes that train at the same time, one for each core unless given; of a batch system, its jobs.
+        cluster: Train on a cluster: a Dask scheduler, tcp://host:8786; a batch system, slurm; or a dask-jobqueue file.
+        check: Only check the study, and say what would be trained.
+        overwrite: Begin cells again whose folders hold runs with other settings.
+        json: Also write names of cells, and what became of them, as JSON.
+    """
+    terminal.check_files(json)
+    chosen = read_study(study)
+    folder = Path("sweeps", study.stem) if out is None else out
+    if check:
+        for cell in chosen.cells:
+            terminal.say(f"{cell.name}{f' starts from {cell.parent}' if cell.parent else ''}", to_copy=True)
+        terminal.say(f"{len(chosen.cells)} cells; nothing is trained.")
+        return
+    result = show_sweep(chosen, folder, workers, cluster, overwrite)
+    terminal.write_json(json, {**vars(result), "out": str(folder)})
+    new = len(result.finished) - len(result.kept)
+    terminal.say(
+        f"{len(result.finished)} of {len(chosen.cells)} cells are done, {new} of them now: {folder}", to_copy=True
+    )
+    check_failures(result, len(chosen.cells))
+    terminal.say(f"Try next: ridgeformer collect {folder}", to_copy=True)
+
+
+def show_sweep(
+    study: Study, folder: Path, workers: int | None, cluster: str | None, overwrite: bool = False
+) -> SweepResult:
+    """Run a sweep under a progress display."""
+    with SweepDisplay(study) as display:
+        return run_sweep(
+            study,
+            out=folder,
+            workers=workers,
+            cluster=cluster,
+            overwrite=overwrite,
+            on_event=display.show_event,
+            on_message=lambda message: terminal.warn(f"ridgeformer: {message}"),
+        )
+
+
+def check_failures(result: SweepResult, cells: int) -> None:
+    """Raise an error of one sentence if cells failed; each was reported when it did."""
+    if result.failed:
+        names = ", ".join(list(result.failed)[:_MOST_NAMED]) + ", …" * (len(result.failed) > _MOST_NAMED)
+        skipped = f", and {len(result.skipped)} that start from them were skipped" if result.skipped else ""
+        raise RidgeformerError(f"{len(result.failed)} of {cells} cells failed{skipped}: {names}.")
+
+
+def expected_seconds(config: TrainConfig) -> float:
+    """Of one core, roughly, for the estimate of the time left; measured on a Xeon of 2023."""
+    if config.recipe == "paper":
+        return 20.0 * config.layers * (config.steps or 200_000) / _STEPS * (config.batch or 2048) / _BATCH
+    if config.kind == "gdpp" or config.noise_free:
+        return 3.0
+    if config.kind == "diag":
+        return 6.0 + config.layers * (1.0 if config.start else 2.0)
+    if config.layers <= SHALLOW:
+        return 90.0 if config.layers == SHALLOW else 12.0
+    seconds = config.layers * (1 + config.heads) * (2.0 if config.start else 3.0)
+    return seconds * (config.steps or _STEPS) / _STEPS
+
+
+class SweepDisplay(terminal.Progress):
+    """Takes the events of `ridgeformer.sweep`: one bar over everything, how many are done, and who is at work."""
+
+    def __init__(self, study: Study) -> None:
+        self._expected: Mapping[str, float] = {cell.name: expected_seconds(cell.config) for cell in study.cells}
+        self._running: dict[str, float] = {}  # shares of those at work
+        self._done = self._kept = 0.0
+        self._counts = dict.fromkeys(("kept", "finished", "failed", "skipped"), 0)
+        super().__init__(sum(self._expected.values()))
+
+    def show_event(self, event: Event) -> None:
+        """Show an event."""
+        name = event.cell.name
+        if event.what in self._counts:
+            self._running.pop(name, None)
+            self._counts[event.what] += 1
+            self._done += self._expected[name]
+            if event.what == "kept":
+                self._kept += self._expected[name]
+            if event.what == "failed":
+                terminal.warn(f"ridgeformer: {name}: {event.message}")
+        else:
+            self._running[name] = event.share
+        at_work = sum(share * self._expected[name] for name, share in self._running.items())
+        self.show(self.text(), self._done + at_work, self._kept)
+
+    def text(self) -> str:
+        """How many cells are where."""
+        done = self._counts["kept"] + self._counts["finished"]
+        lost = [f", {self._counts[what]} {what}" for what in ("failed", "skipped") if self._counts[what]]
+        names = list(self._running)[:_MOST_NAMED] + ["…"] * (len(self._running) > _MOST_NAMED)
+        running = f", {len(self._running)} running: {', '.join(names)}" if names else ""
+        return f"{done} of {len(self._expected)} done{''.join(lost)}{running}"

@@ -1,0 +1,28 @@
+"""Many small regressions on real data, as scikit-learn estimators: the extra ``sklearn``.
+
+`GroupRidge` learns across groups how noisy they are and what their weights have in common; `ContextRegressor` lets a
+trained transformer answer. Both are ordinary regressors when no groups are given.
+
+Files: `checks` (what users pass in), `problems` (rows to Gram matrices), `empirical_bayes` (posteriors), `learning`
+(the prior), `fitting` (all of it in the user's units), `group_ridge` and `context_regressor` (the estimators), `tables`
+(CSV and Parquet files, for ``ridgeformer fit``).
+"""
+
+from __future__ import annotations
+
+from ridgeformer.core.validation import InputError
+
+try:
+    import pandas as _pandas  # noqa: F401
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as _missing:
+    raise InputError(
+        f"ridgeformer.estimators needs scikit-learn and pandas, and {_missing.name} is not installed: "
+        "pip install 'ridgeformer[sklearn]'."
+    ) from _missing
+
+from ridgeformer.estimators.checks import DataError, DataWarning
+from ridgeformer.estimators.context_regressor import ContextRegressor
+from ridgeformer.estimators.group_ridge import GroupRidge, Prior
+
+__all__ = ["ContextRegressor", "DataError", "DataWarning", "GroupRidge", "Prior"]

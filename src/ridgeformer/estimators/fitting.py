@@ -1,0 +1,360 @@
+"""From rows to posteriors in the user's units, and from posteriors to predictions. NumPy only; chunk by chunk.
+
+Scaling is inside: features are divided by their standard deviation within groups, targets by theirs, and everything is
+turned back at the end. An intercept is treated in one of three ways:
+
+* *free*: each group's rows are centred, which takes one from n. Nothing pulls the intercept anywhere.
+* *pooled*: the same, and then each group's mean ȳ is pulled towards what a regression of the groups' means ȳ on x̄
+  expects, by as much as its own error E[σ²]/n is large beside the scatter of groups around that regression.
+* *none*: y is 0 where all features are 0.
+
+Either way a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
+
+    E[y] = c + (x − x̄)·w,      Var[y] = (x − x̄, 1) Cov (x − x̄, 1)ᵀ + E[σ²].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.core.backend import uses_kernels
+from ridgeformer.core.notation import Array
+from ridgeformer.estimators.empirical_bayes import NoiseLevels, Posteriors, Solver, WeightPrior, posteriors
+from ridgeformer.estimators.learning import FEWEST_FOR_MEAN, learn
+from ridgeformer.estimators.problems import GroupedRows, Problems
+
+FREE, POOLED, NONE = "free", "pooled", "none"
+LEARNING_GROUPS = 2048
+"""The prior is learned from at most so many groups, drawn at random: its errors are then far below those of a group."""
+_LEARNING_ENTRIES = 4_000_000  # of all matrices together while learning
+_WORTH_COMPILING = (
+    1_000_000  # entries of Gram matrices: NumPy takes half a second for them, loading the kernels as long
+)
+_CHUNK_ENTRIES = 1 << 21  # of covariance matrices that are gathered at a time for predictions
+_SUBSET_SEED = 0
+
+OnChunk = Callable[[int, int], None]
+"""Called with groups done and groups in all."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Units in which problems are solved."""
+
+    centre: Array
+    """(p,): overall means of the features."""
+    features: Array
+    """(p,): standard deviations of the features within groups; 1 where they do not vary."""
+    target: float
+    """Standard deviation of the target."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """How groups differ as a whole, in the user's units."""
+
+    mean: float
+    """Mean over groups of the value at the overall centre of the features."""
+    scale: float
+    """Its standard deviation between groups."""
+    level: float
+    """Where a regression of ȳ on x̄ over groups is at that centre; only what is pooled uses it and the next two."""
+    slopes: Array
+    """(p,): of that regression."""
+    around: float
+    """Standard deviation of groups around it."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All groups' posteriors, in the user's units; p features."""
+
+    intercept: str
+    scaling: Scaling
+    prior: WeightPrior
+    """Of the features' weights, in the user's units."""
+    between: Between
+    inner: WeightPrior
+    """The prior in the units of ``scaling``."""
+    centre: Array
+    """x̄, (groups, p)."""
+    value: Array
+    """c, (groups,)."""
+    weights: Array
+    """E[w], (groups, p)."""
+    covariance: Array
+    """Cov[(w, c)], (groups, p + 1, p + 1), float32."""
+    noise: Array
+    """E[σ], (groups,)."""
+    variance: Array
+    """E[σ²], (groups,)."""
+    rows: Array
+    """n, (groups,)."""
+    missing: int
+    learned_groups: int
+    rounds: int
+    converged: bool
+
+    def predict(self, X: Array, groups: Array, spread: bool = False) -> tuple[Array, Array]:
+        """Means (rows,) and, if asked for, standard deviations of new targets; group −1 is one that is not known."""
+        mean, deviation = np.empty(len(X)), np.empty(len(X) if spread else 0)
+        weights = np.concatenate([self.weights, self.prior.mean[None]])
+        unknown = self.between.mean - self.scaling.centre @ self.prior.mean
+        intercepts = np.append(self.intercepts, unknown)
+        for part in _parts(len(X), self.weights.shape[1] ** 2 if spread else self.weights.shape[1]):
+            chosen, rows = groups[part], X[part]
+            if spread or np.isnan(rows.sum()):
+                centre = np.where((chosen < 0)[:, None], self.scaling.centre, self.centre[chosen])
+                gaps = np.isnan(rows)
+                rows = np.where(gaps, centre, rows)
+            mean[part] = intercepts[chosen] + np.einsum("ij,ij->i", rows, weights[chosen])
+            if spread:
+                variance = self._variances(chosen, rows - centre)
+                if gaps.any():  # what a missing value could have been adds to what is not known
+                    spans = (weights[chosen] ** 2 + self._weight_variances(chosen)) * self.scaling.features**2
+                    variance += np.where(gaps, spans, 0.0).sum(axis=1)
+                deviation[part] = np.sqrt(variance)
+        return mean, deviation
+
+    def _variances(self, chosen: Array, offset: Array) -> Array:
+        """Var[y] at (x − x̄), (rows,)."""
+        new = chosen < 0
+        token = np.concatenate([offset, np.ones((len(offset), 1))], axis=1)
+        C = self.covariance[chosen] if len(self.covariance) else np.zeros((len(offset), 1, 1))
+        variance = np.einsum("ij,ijk,ik->i", token, C, token) + self.variance[chosen]
+        if new.any():
+            unknown = offset[new] ** 2 @ self.prior.spread**2 + self.between.scale**2 + self.prior.noise.variance
+            variance[new] = unknown
+        return np.maximum(variance, 0.0)
+
+    def _weight_variances(self, chosen: Array) -> Array:
+        own = np.diagonal(self.covariance, axis1=1, axis2=2)[chosen, :-1]
+        return np.where((chosen < 0)[:, None], self.prior.spread**2, own)
+
+    @property
+    def weight_deviations(self) -> Array:
+        """(groups, p): standard deviations of the weights."""
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2)[:, :-1].astype(np.float64))
+
+    @property
+    def intercepts(self) -> Array:
+        """(groups,): values where all features are 0."""
+        return self.value - np.einsum("ij,ij->i", self.centre, self.weights)
+
+    def extended(self, rows: GroupedRows, on_chunk: OnChunk) -> Fitted:
+        """With more groups, whose posteriors use the prior that was learned before."""
+        more = _solve_all(rows, self.intercept, self.scaling, self.inner, on_chunk, _solver(rows, "auto"))
+        if self.intercept == POOLED:
+            _pool(more, self.scaling, self.between)
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), value]) for name, value in more.items() if name != "missing"
+        }
+        return replace(self, **joined, missing=self.missing + more["missing"])
+
+
+def _parts(count: int, width: int) -> Iterator[slice]:
+    step = max(1, _CHUNK_ENTRIES // max(1, width))
+    for begin in range(0, count, step):
+        yield slice(begin, begin + step)
+
+
+def fit_groups(rows: GroupedRows, intercept: str, on_chunk: OnChunk, backend: str = "auto") -> Fitted:
+    """Learn the prior from the groups, then give each its posterior.
+
+    Parameters
+    ----------
+    rows: of all groups.
+    intercept: "free", "pooled" or "none"; with fewer than `learning.FEWEST_FOR_MEAN` groups, pooled is free.
+    on_chunk: called as groups are done.
+    backend: "reference" is NumPy, "fused" the compiled kernel, "auto" whichever is sooner done.
+    """
+    if intercept == POOLED and rows.groups < FEWEST_FOR_MEAN:
+        intercept = FREE
+    p = rows.features
+    most = max(64, min(LEARNING_GROUPS, _LEARNING_ENTRIES // (p + 1) ** 2))
+    subset = None
+    if rows.groups > most:
+        subset = np.sort(np.random.default_rng(_SUBSET_SEED).choice(rows.groups, most, replace=False))
+    numbers, parts = zip(*rows.chunks(subset), strict=True)
+    scaling, solvable = scaling_of(parts, intercept)
+    order = np.argsort(np.concatenate(numbers))  # as they came, since chunks are sorted by size
+    examples, gram = (np.concatenate(arrays)[order] for arrays in list(zip(*solvable, strict=True))[:2])
+    solve = _solver(rows, backend)
+    learned = learn(examples, gram, solve, lambda number: on_chunk(0, rows.groups))
+    solved = _solve_all(rows, intercept, scaling, learned.prior, on_chunk, solve)
+    between = _between(solved, scaling, intercept, subset)
+    if intercept == POOLED:
+        _pool(solved, scaling, between)
+    return Fitted(
+        intercept,
+        scaling,
+        _outer(learned.prior, scaling),
+        between,
+        learned.prior,
+        **solved,
+        learned_groups=len(gram),
+        rounds=learned.rounds,
+        converged=learned.converged,
+    )
+
+
+def _between(solved: dict[str, Any], scaling: Scaling, intercept: str, subset: Array | None) -> Between:
+    """How groups differ as a whole, from those that the prior was learned from."""
+    p, chosen = len(scaling.features), slice(None) if subset is None else subset
+    centre, value, weights = (solved[name][chosen] for name in ("centre", "value", "weights"))
+    at_centre = value + np.einsum("ij,ij->i", scaling.centre - centre, weights)
+    mean = float(at_centre.mean())
+    if intercept != POOLED or len(value) < FEWEST_FOR_MEAN:
+        return Between(mean, float(at_centre.std()), mean, np.zeros(p), np.inf)
+    error = solved["variance"][chosen] / np.maximum(solved["rows"][chosen], _NO_ROWS)
+    columns = np.ones((len(value), 1))
+    if len(value) > _GROUPS_A_SLOPE * (p + 1):
+        columns = np.column_stack([columns, (centre - scaling.centre) / scaling.features])
+    around, wider = float(value.var()), np.ones(len(value))
+    for _ in range(_BETWEEN_ROUNDS):  # EM for the scatter around the regression, whose weights depend on it
+        share = 1 / (wider * around + error + _TINY)
+        weighted = columns * share[:, None]
+        system = weighted.T @ columns
+        coefficients = np.linalg.solve(system + _RIDGE * np.trace(system) * np.eye(len(system)), weighted.T @ value)
+        wider, expected = _heavy(value - columns @ coefficients, error, around, wider)
+        around = float((expected / wider).sum() / (len(value) - len(system)))
+    slopes = np.zeros(p)
+    slopes[: len(system) - 1] = coefficients[1:] / scaling.features[: len(system) - 1]
+    return Between(mean, float(at_centre.std(ddof=1)), float(coefficients[0]), slopes, float(np.sqrt(around)))
+
+
+def _pool(solved: dict[str, Any], scaling: Scaling, between: Between) -> None:
+    """Pull the groups' means towards what the regression between groups expects."""
+    error = solved["variance"] / np.maximum(solved["rows"], _NO_ROWS)
+    expected = between.level + (solved["centre"] - scaling.centre) @ between.slopes
+    left, wider = solved["value"] - expected, np.ones(len(error))
+    for _ in range(_HEAVY_ROUNDS):
+        wider, _ = _heavy(left, error, between.around**2, wider)
+    share = 1 / (1 + error / np.maximum(wider * between.around**2, _TINY))
+    solved["value"] = expected + share * left
+    solved["covariance"][:, -1, -1] = share * error
+
+
+def _heavy(left: Array, error: Array, around: float, wider: Array) -> tuple[Array, Array]:
+    """How much wider than others the distribution of each group's mean is, and its expected square around its centre.
+
+    Student's t as a mixture of normals: a group that is far off is believed, not pulled in. One step of EM.
+    """
+    share = 1 / (1 + error / np.maximum(wider * around, _TINY))
+    expected = (share * left) ** 2 + share * error
+    return (_FREEDOM + expected / max(around, _TINY)) / (_FREEDOM + 1), expected
+
+
+def _solver(rows: GroupedRows, backend: str) -> Solver:
+    """The compiled kernel where it is worth loading."""
+    fused = uses_kernels(backend, rows.groups * (rows.features + 1) ** 2 >= _WORTH_COMPILING)
+    return _compiled if fused else posteriors
+
+
+def _compiled(examples: Array, gram: Array, prior: WeightPrior, scale: Array, learning: bool = True) -> Posteriors:
+    """`posteriors` by the compiled kernel."""
+    from ridgeformer.kernels.group_posteriors import group_posteriors
+
+    found = group_posteriors(examples, gram, prior.mean, scale, prior.noise.levels, prior.noise.weights, learning)
+    covariance = (scale[:, None] * scale) * found.total
+    return Posteriors(
+        prior.mean + scale * found.mean, covariance, found.within, found.probability, found.log_likelihood
+    )
+
+
+def scaling_of(parts: Sequence[Problems], intercept: str) -> tuple[Scaling, list[tuple[Array, Array, Array]]]:
+    """The units for these problems; and in them n, Gram matrices and centres of each part."""
+    scaling = _scaling(parts)
+    return scaling, [_solvable(part, intercept, scaling) for part in parts]
+
+
+def _scaling(parts: Sequence[Problems]) -> Scaling:
+    """From the problems that the prior is learned from."""
+    examples = np.concatenate([part.examples for part in parts])
+    means = np.concatenate([part.mean for part in parts])
+    present = ~np.isnan(means)
+    shares = examples[:, None] * present
+    centre = (np.where(present, means, 0.0) * shares).sum(axis=0)
+    centre = centre / np.where(shares.sum(axis=0) > 0, shares.sum(axis=0), 1.0)
+    squares = sum(np.diagonal(part.gram, axis1=1, axis2=2).sum(axis=0) for part in parts)
+    freedom = max(float(np.maximum(examples - 1, 0.0).sum()), 1.0)
+    between = (np.where(present, means - centre, 0.0) ** 2 * shares).sum(axis=0)
+    deviation = np.sqrt(squares / freedom)
+    overall = np.sqrt((squares + between) / max(float(examples.sum()), 1.0))
+    # What varies by less than rounding of its own size does not vary; then only its variation between groups is left.
+    still = deviation <= _ROUNDING * (np.abs(centre) + overall)
+    deviation = np.where(still, np.where(overall > _ROUNDING * np.abs(centre), overall, 1.0), deviation)
+    return Scaling(centre[:-1], deviation[:-1], float(deviation[-1]) or 1.0)
+
+
+_ROUNDING = 1e-13
+
+
+def _solvable(problems: Problems, intercept: str, scaling: Scaling) -> tuple[Array, Array, Array]:
+    """n (groups,), Gram matrices in the units of ``scaling``, and the centres x̄ (groups, p + 1) of problems."""
+    examples, gram, mean, _ = problems
+    units = np.append(scaling.features, scaling.target)
+    centre = np.append(scaling.centre, 0.0)
+    mean = np.where(np.isnan(mean), centre, mean)
+    if intercept != NONE:
+        return np.maximum(examples - 1, 0.0), gram / (units[:, None] * units), mean
+    offset = mean / units
+    gram = gram / (units[:, None] * units) + examples[:, None, None] * offset[:, :, None] * offset[:, None]
+    return examples, gram, np.zeros_like(mean)
+
+
+def _solve_all(
+    rows: GroupedRows, intercept: str, scaling: Scaling, prior: WeightPrior, on_chunk: OnChunk, solve: Solver
+) -> dict[str, Any]:
+    """The arrays of `Fitted` that hold one entry for each group."""
+    p, groups = rows.features, rows.groups
+    out: dict[str, Array] = {
+        "centre": np.empty((groups, p)),
+        "value": np.empty(groups),
+        "weights": np.empty((groups, p)),
+        "covariance": np.empty((groups, p + 1, p + 1), np.float32),
+        "noise": np.empty(groups),
+        "variance": np.empty(groups),
+        "rows": np.empty(groups),
+    }
+    levels = prior.noise.levels
+    missing = done = 0
+    largest = max(1, min(2048, _LEARNING_ENTRIES // ((p + 1) * (p + 1 + len(levels)))))
+    for numbers, problems in rows.chunks(largest=largest):
+        examples, gram, mean = _solvable(problems, intercept, scaling)
+        found = solve(examples, gram, prior, prior.spread, False)
+        unit = scaling.target / scaling.features
+        variance = found.levels @ levels**2
+        C = np.zeros((len(numbers), p + 1, p + 1))
+        C[:, :p, :p] = found.covariance * (unit[:, None] * unit)
+        if intercept != NONE:
+            C[:, p, p] = scaling.target**2 * variance / np.maximum(problems.examples, _NO_ROWS)
+        entries = (mean[:, :-1], mean[:, -1], found.mean * unit, C)
+        for name, array in zip(("centre", "value", "weights", "covariance"), entries, strict=True):
+            out[name][numbers] = array
+        out["noise"][numbers] = scaling.target * (found.levels @ levels)
+        out["variance"][numbers] = scaling.target**2 * variance
+        out["rows"][numbers] = problems.examples
+        missing += problems.missing
+        done += len(numbers)
+        on_chunk(done, groups)
+    return {**out, "missing": missing}
+
+
+_TINY = 1e-300
+_RIDGE = 1e-12  # keeps a regression solvable whose columns are not independent
+_GROUPS_A_SLOPE = 5  # groups for each slope between groups: with fewer it is not worth learning
+_BETWEEN_ROUNDS, _HEAVY_ROUNDS = 60, 10
+_FREEDOM = 4  # degrees of freedom of the distribution of groups' means: heavy tails, yet with a variance
+_NO_ROWS = 1e-3  # rows of a group without any: its value is then known to some thirty times the noise
+
+
+def _outer(inner: WeightPrior, scaling: Scaling) -> WeightPrior:
+    """The prior in the user's units."""
+    unit = scaling.target / scaling.features
+    noise = NoiseLevels(inner.noise.levels * scaling.target, inner.noise.weights)
+    return WeightPrior(inner.mean * unit, inner.scale * unit, noise, inner.mean_variance * unit**2)

@@ -1,0 +1,45 @@
+"""The same models as PyTorch modules, on the same files; other layers; training on any device; attacks.
+
+Needs the extra ``ridgeformer[torch]``. Nothing else in the package imports this room, except the command ``train`` with
+``--engine torch`` and the benchmark, and they do it late.
+
+Files: `module` (what all modules share), `linear` (the paper's model), `attention` and `transformer` (other layers),
+`files` (reading and writing modules), `settings`, `training` and `checkpoints` (runs), `attacks`.
+"""
+
+from __future__ import annotations
+
+from ridgeformer.core.validation import MissingExtraError
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as missing:
+    raise MissingExtraError("ridgeformer.torch needs PyTorch: pip install 'ridgeformer[torch]'.") from missing
+
+from ridgeformer.torch.attacks import AttackResult, attack
+from ridgeformer.torch.attention import ATTENTIONS, Attention
+from ridgeformer.torch.files import load, shipped_names
+from ridgeformer.torch.linear import LinearTransformer, from_model
+from ridgeformer.torch.module import InContextModule, ModulePredictor
+from ridgeformer.torch.settings import TrainSettings
+from ridgeformer.torch.training import TorchResult, resume_run, train
+from ridgeformer.torch.transformer import Architecture, Transformer
+
+__all__ = [
+    "ATTENTIONS",
+    "Architecture",
+    "AttackResult",
+    "Attention",
+    "InContextModule",
+    "LinearTransformer",
+    "ModulePredictor",
+    "TorchResult",
+    "TrainSettings",
+    "Transformer",
+    "attack",
+    "from_model",
+    "load",
+    "resume_run",
+    "shipped_names",
+    "train",
+]
