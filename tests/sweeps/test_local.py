@@ -135,7 +135,7 @@ def test_fewer_cells_than_cores_get_several_threads_each(tmp_path: Path, monkeyp
 
 # --- kills ------------------------------------------------------------------------------------------------------------
 
-LONGER = tiny(2, 2000)
+LONGER = tiny(2, 6000)
 # When to kill: workers are there but have not begun; in the midst of a first cell; between first and second.
 MOMENTS: dict[str, Callable[[Path, int], object]] = {
     "workers start": lambda folder, main: len(workers_of(main)) == 2,
@@ -168,13 +168,14 @@ def test_main_process_killed_at_several_moments_leaves_no_process_and_the_end_is
 
 def test_worker_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
     folder, killed = tmp_path / "runs", list[int]()
-    saved: list[dict[str, int]] = []
 
     def kill(event: Event) -> None:
-        if event.what == "running" and event.share > 0.1 and len(killed) < 2 and checkpoints(folder):
-            saved.append(checkpoints(folder))
-            killed.append(workers_of(os.getpid()).pop())
-            os.kill(killed[-1], signal.SIGKILL)
+        """All workers, once a cell that is at work has a checkpoint to go on from."""
+        if event.what == "running" and len(killed) < 4 and checkpoints(folder).get(event.cell.name, 0) > 0:
+            crew = workers_of(os.getpid())
+            killed.extend(crew)
+            for worker in crew:
+                os.kill(worker, signal.SIGKILL)
 
     result = rf.sweep(LONGER, out=folder, workers=2, on_event=kill, checkpoint_seconds=0.1)
     assert (len(result.finished), result.failed) == (6, {})
