@@ -205,7 +205,7 @@ def test_overwrite_ended_at_any_moment_leaves_the_old_run_or_the_new_one(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the child does one thing and ends
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns where it is loaded; the child only writes files
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where it is loaded; the child writes files only
 def test_overwrite_killed_twice_never_mixes_the_starts_of_two_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
