@@ -91,3 +91,9 @@ def test_a_model_that_does_not_say_what_it_was_trained_on_is_told_of_only_where_
         rf.predict(model, 0.01 * DRAW.X, DRAW.y, DRAW.X)
     with pytest.warns(rf.UntrainedDataWarning, match="not finite"):
         rf.predict(model, 1e30 * DRAW.X, DRAW.y, DRAW.X)
+
+
+def test_guard_that_is_not_a_truth_value_is_refused() -> None:
+    for guard in (np.array([1, 2]), "yes", None):
+        with pytest.raises(rf.InputError, match="guard must be a bool"):
+            rf.implicit_weights(MODEL, DRAW.X, DRAW.y, guard=guard)  # type: ignore[arg-type]

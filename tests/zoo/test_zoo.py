@@ -129,7 +129,7 @@ def test_robust_model_is_finite_and_close_to_adarr_on_the_whole_battery_of_garg(
 
 
 def test_robust_model_has_the_median_that_its_file_says_on_its_mixture() -> None:
-    """Its mean is that of one sequence in a million, as its file says too."""
+    """Its mean is not finite: it fails on seven of ten million sequences of the mixture, as its file says too."""
     model = rf.load(ROBUST)
     fresh = rf.evaluate(model, trained_on(model), FRESH, seed=99)
     assert fresh.median == pytest.approx(model.info["evaluation"]["median"], rel=0.1)
@@ -144,13 +144,12 @@ def test_every_shipped_model_is_the_one_its_name_says() -> None:
         assert model.info["training"]["seed"] == cell.seed
 
 
-NOT_FINITE = {"diag-12-categorical-1+3", "diag-12-heads-2-categorical-1+3"}
+NOT_FINITE = {"diag-12-categorical-1+3", "diag-12-heads-2-categorical-1+3", ROBUST}
 """Models that fail on a few of ten million sequences, as their files say."""
 
 
 def test_every_shipped_model_was_measured_on_ten_million_sequences_and_says_where_it_failed() -> None:
     records = {name: rf.load(name).info["evaluation"] for name in SHIPPED}
-    assert records.pop(ROBUST)["sequences"] >= 1_000_000  # of its mixture, many of them drawn as tokens
     assert min(record["sequences"] for record in records.values()) >= 10_000_000
     assert {name for name, record in records.items() if record["diverged"]} == NOT_FINITE
     assert all((record["maximum"] is None) == bool(record["diverged"]) for record in records.values())

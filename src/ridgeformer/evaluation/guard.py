@@ -29,7 +29,7 @@ from ridgeformer.core.context import Context, check_tokens
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.task import ExampleRange, Task
-from ridgeformer.core.validation import InputError
+from ridgeformer.core.validation import InputError, instance
 from ridgeformer.evaluation.compare import trained_on
 
 _RARE = 6.0
@@ -140,6 +140,7 @@ def predict(
 def _weights(
     model: LinearTransformer, context: Context, layers: int | None, backend: str, threads: int | None, guard: bool
 ) -> Array:
+    instance("guard", guard, bool)
     weights = forward.context_weights(model, context, layers, backend, threads)
     answer, doubts = guarded(model, context, weights, layers, guard)
     if doubts:
