@@ -97,7 +97,7 @@ def as_predictor(thing: Any) -> Predictor:
     """
     if isinstance(thing, type):
         raise InputError(f"A predictor is an object, not the class {thing.__name__}: write {thing.__name__}(…).")
-    if isinstance(thing, LinearPredictor):
+    if isinstance(thing, LinearPredictor) and callable(thing.weights):
         return thing
     if callable(getattr(thing, "fit", None)) and callable(getattr(thing, "predict", None)):
         return EstimatorPredictor(thing)

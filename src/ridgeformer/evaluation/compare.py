@@ -88,7 +88,7 @@ def compare(
     >>> result.difference("AdaRR", "zero").mean < 0
     True
     """
-    sequences = whole_number("sequences", sequences, 1)
+    sequences, paired = whole_number("sequences", sequences, 1), instance("paired", paired, bool)
     chosen = check_predictors(predictors)
     task, names = as_task(task, chosen.values()), list(chosen)
     pairs = list(combinations(range(len(names)), 2)) if paired else []

@@ -125,6 +125,7 @@ def train(
     else:
         hint = " Write ridgeformer.TrainConfig(…) with these as its fields." if isinstance(config, dict) else ""
         config = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
+    resume, overwrite = instance("resume", resume, bool), instance("overwrite", overwrite, bool)
     if resume and (out is None or overwrite):
         raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
