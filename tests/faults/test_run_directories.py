@@ -69,14 +69,15 @@ def _claim(directory: RunDirectory, run: Run) -> None:
 
 def harm(path: Path, rng: random.Random, foreign: Path) -> str:
     """Damage one file, as disks and people do; returns what was done."""
-    others = sorted(one for one in path.parent.iterdir() if one.is_file() and not one.is_symlink())
+    files = [one for one in path.parent.iterdir() if one.is_file() and not one.is_symlink()]
+    others = sorted(one for one in files if one.stat().st_nlink == 1)  # else a swap would write into the foreign file
 
     def rewrite() -> None:
         data = path.read_bytes()
         path.write_bytes(damaged(data, rng, [one.read_bytes() for one in others]))
 
     def swap() -> None:
-        other = rng.choice(others)
+        other = rng.choice(others or [path])
         mine, theirs = path.read_bytes(), other.read_bytes()
         path.write_bytes(theirs)
         other.write_bytes(mine)
