@@ -68,6 +68,11 @@ def test_oracle_told_sigma_equals_the_oracle_of_the_draw(dim: int, n: int, noise
     assert np.abs(Oracle(draw.sigma + 0.01).weights(draw.context) - draw.oracle).max() > 1e-5  # the control
 
 
+@pytest.mark.parametrize("sigma", [[[1, 2], [3]], [[1.0]], [1.0, float("nan")], "high", -1.0])
+def test_oracle_told_what_is_no_noise_level_says_so(sigma: object) -> None:
+    refused("sigma|noise level", Oracle, sigma)
+
+
 def test_oracle_not_told_sigma_says_so() -> None:
     context = rf.Task().draw_contexts(2, seed=0).context
     refused("told sigma", Oracle().weights, context)

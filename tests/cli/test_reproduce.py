@@ -13,6 +13,7 @@ import pytest
 
 import ridgeformer as rf
 import ridgeformer.cli.reproduce as command
+from clusters import cluster
 from ridgeformer.cli.main import main
 from ridgeformer.cli.report import report
 from ridgeformer.cli.reproduce import reproduce
@@ -35,6 +36,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         main([*map(str, SMALL), "--layers", "1", "--out", str(out)])
     assert left.value.code == 0
     return out
+
+
+def test_training_on_a_cluster_gives_the_same_models(small: Path, tmp_path: Path, capsys: Capture) -> None:
+    with cluster(tmp_path / "cluster", 1) as running:
+        out = tmp_path / "out"
+        succeeds(capsys, *SMALL, "--layers", 1, "--out", out, "--cluster", running.address)
+    model = Path("runs", "gdpp-1-uniform-5", "model.safetensors")
+    assert (out / model).read_bytes() == (small / model).read_bytes()
 
 
 def test_small_selection_is_trained_measured_and_written_in_four_forms(small: Path) -> None:

@@ -46,6 +46,11 @@ def test_one_context_and_predictions_that_are_not_finite_are_scored_too() -> Non
     assert "not finite" in repr(bad)
 
 
+def test_ragged_rows_are_refused() -> None:
+    with pytest.raises(rf.InputError, match="X is not a rectangular array"):
+        rf.score({"OLS": rf.baselines.OLS()}, [[1, 2], [3]], [1, 2])
+
+
 def test_holding_out_every_row_is_refused() -> None:
     with pytest.raises(rf.InputError, match="none would be left"):
         rf.score({"OLS": rf.baselines.OLS()}, DRAW.X, DRAW.y, held_out=16)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import random
 import re
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks import Tally
+from attacks import Tally, twisted
 from readers import Reader, hostile, make_readers
 from running import HELPED
 
@@ -29,6 +31,13 @@ def attack(reader: Reader, name: str, count: int, tally: Tally) -> None:
         with tally.case("forged" if forged else "damaged", what):
             if finding := reader.check(data, forged):
                 tally.find(finding[0], f"{finding[1]}: {what()}")
+
+
+def test_twisted_values_share_nothing_that_a_later_twist_changes() -> None:
+    rng, values = random.Random(0), [{"a": [1, {"b": 2}]} for _ in range(300)]
+    for _ in range(20):  # with shared leaves some of these come to hold themselves
+        values = [twisted(value, rng) for value in values]
+    assert all(isinstance(json.dumps(value), str) for value in values)
 
 
 @pytest.mark.attack("hostile model files", small=1500, full=200_000, parts=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 import signal
@@ -175,11 +176,11 @@ def twisted(value: Any, rng: random.Random) -> Any:
     """A JSON value with one place changed: another value or type, more, less, another name, or deeper."""
     nodes = list(_nodes(value))
     if not nodes:
-        return rng.choice(_LEAVES)
+        return _leaf(rng)
     holder, key = rng.choice(nodes)
     match rng.randrange(8):
         case 0 | 1 | 2:
-            holder[key] = rng.choice(_LEAVES)
+            holder[key] = _leaf(rng)
         case 3:
             del holder[key]
         case 4 if isinstance(holder, list):
@@ -190,13 +191,18 @@ def twisted(value: Any, rng: random.Random) -> Any:
             other, place = rng.choice(nodes)
             with contextlib.suppress(KeyError, IndexError):
                 holder[key] = json.loads(json.dumps(other[place]))
-        case 6 if type(holder[key]) in (int, float):
+        case 6 if type(holder[key]) in (int, float) and abs(holder[key]) < 1e300:
             holder[key] = rng.choice((-holder[key], holder[key] * 1e6, holder[key] + 1, float(holder[key]), 1 << 70))
         case 6 if isinstance(holder[key], list):
             holder[key] = holder[key] * rng.choice((2, 50))
         case _:
             holder[key] = {"in": holder[key]} if rng.random() < 0.5 else [holder[key]]
     return value
+
+
+def _leaf(rng: random.Random) -> Any:
+    """One of the leaves, a copy of its own: the next twist may change it, or even put it into itself."""
+    return copy.deepcopy(rng.choice(_LEAVES))
 
 
 def _nodes(value: Any) -> Iterator[tuple[Any, Any]]:

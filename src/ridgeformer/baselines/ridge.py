@@ -12,7 +12,7 @@ from ridgeformer.baselines.tuning import tuned_parameters
 from ridgeformer.core.context import Context
 from ridgeformer.core.notation import Array
 from ridgeformer.core.task import ContextDraw, Task
-from ridgeformer.core.validation import InputError, finite_array, nonnegative
+from ridgeformer.core.validation import InputError, finite_array, nonnegative, real_array
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Oracle:
 
     def __post_init__(self) -> None:
         if self.sigma is not None:
-            sigma = finite_array("sigma", self.sigma, () if np.ndim(self.sigma) == 0 else ("batch",))
+            sigma = real_array("sigma", self.sigma)
+            sigma = finite_array("sigma", sigma, () if sigma.ndim == 0 else ("batch",))
             if (sigma < 0).any():
                 raise InputError("A noise level σ must be at least 0.")
             object.__setattr__(self, "sigma", sigma.astype(np.float64))

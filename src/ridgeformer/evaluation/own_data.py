@@ -15,7 +15,7 @@ from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.predictor import LinearPredictor, Predictor
 from ridgeformer.core.random import check_seed
-from ridgeformer.core.validation import InputError, whole_number
+from ridgeformer.core.validation import InputError, real_array, whole_number
 from ridgeformer.evaluation.compare import check_predictors
 
 
@@ -86,8 +86,9 @@ def score(
     >>> scores["AdaRR"].error < scores["OLS"].error
     True
     """
-    if np.ndim(X) == 2:
-        X, y = np.asarray(X)[None], np.asarray(y)[None]
+    X, y = real_array("X", X), real_array("y", y)
+    if X.ndim == 2:
+        X, y = X[None], y[None]
     X, y = check_tokens(X, y)
     batch, n, _ = X.shape
     held = max(1, n // 4) if held_out is None else whole_number("held_out", held_out, 1)
