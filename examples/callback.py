@@ -1,4 +1,4 @@
-"""A callback in five lines: stop worrying about a run, get told when it has beaten the paper.
+"""A callback in five lines: it says when a run has become better than the number that the paper prints.
 
 python examples/callback.py
 """

@@ -1,7 +1,7 @@
-"""Many small noisy regressions of your own: predictions of a trained transformer beside ridge regression.
+"""Many small noisy regressions: what a trained transformer finds, compared with ridge regression.
 
-Here the data are made up: 500 groups of 20 measurements of 10 features, each group with weights and a noise level of
-its own. Features and weights should be scaled to about unit variance, as the models were trained.
+Here the data are random: 500 groups of 20 measurements of 10 features. Each group has its own weights and its own noise
+level. Scale your own features and weights to a variance of about 1, because the models were trained with such data.
 
     python examples/own_data.py
 """

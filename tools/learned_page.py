@@ -81,24 +81,26 @@ def answer(simplest: Simplest, arguments: str) -> Iterator[str]:
     measured, ratio = three.evaluation, three.evaluation.adjusted_loss / trained.adjusted_loss
     yield "# What it learned"
     yield paragraph(
-        f"Computed by `python tools/what_it_learned.py {arguments}`, which does not write a sentence whose numbers do "
-        "not bear it out. Symbols are those of `src/ridgeformer/core/notation.py`. Losses are adjusted "
-        f"losses, half squared errors less those of ridge regression that is told σ, on {trained.sequences:,} fresh "
-        f"sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}) unless it says otherwise.",
+        f"`python tools/what_it_learned.py {arguments}` measured the numbers and wrote this page. It refuses to write "
+        "a sentence that its numbers do not support. Symbols are those of `src/ridgeformer/core/notation.py`: for the "
+        "examples of a context Σ = Σ_i x_i x_iᵀ, α = Σ_i y_i x_i and λ = Σ_i y_i². Losses are adjusted losses: half of "
+        "the squared error, minus that of ridge regression that is told σ. They are measured on "
+        f"{trained.sequences:,} new sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}), unless the "
+        "text says otherwise.",
     )
     best = simplest.best
     yield paragraph(
         claim(
-            "**Three constants do nearly what a trained four-layer diagonal model does**: "
-            f"{measured.adjusted_loss:.4f} ± {measured.standard_error:.4f} against "
-            f"{trained.adjusted_loss:.4f} ± {trained.standard_error:.4f}, "
-            f"{ratio - 1:+.1%}; 99 % of the sequences stay below {measured.p99:.3f} against {trained.p99:.3f}, and the "
-            f"largest is {measured.maximum:.2f} against {trained.maximum:.2f}.",
+            "**Three constants do nearly what a trained four-layer diagonal model does.** Their loss is "
+            f"{measured.adjusted_loss:.4f} ± {measured.standard_error:.4f}, and that of the model is "
+            f"{trained.adjusted_loss:.4f} ± {trained.standard_error:.4f} ({ratio - 1:+.1%}). 99 % of the sequences "
+            f"have a loss below {measured.p99:.3f} (the model: {trained.p99:.3f}), and the largest loss is "
+            f"{measured.maximum:.2f} (the model: {trained.maximum:.2f}).",
             best is not None and best.count == 3 and ratio <= 1 + TOLERANCE and three.count == 3,
         ),
         claim(
-            f"The model itself has {simplest.trained_constants} numbers that matter: 16 ω, less 3 that one head ties "
-            "to the others and 2 in the last layer that nothing reads.",
+            f"The model itself has {simplest.trained_constants} numbers that matter: it has 16 ω, but with one head 3 "
+            "of them follow from the others, and 2 in the last layer have no effect.",
             simplest.trained_constants == 11,
         ),
         claim(
@@ -108,8 +110,8 @@ def answer(simplest: Simplest, arguments: str) -> Iterator[str]:
         ),
     )
     yield paragraph(
-        f"With a = {a:.4f}, e = {e:.4f} and r = {r:.4f}, steps a_l = a r^l / n and e_l = e r^l / (n d), and Σ, α and λ "
-        "of the current tokens:",
+        f"The constants are a = {a:.4f}, e = {e:.4f} and r = {r:.4f}. With the steps a_l = a r^l / n and "
+        "e_l = e r^l / (n d), and with Σ, α and λ of the current tokens, the algorithm is:",
     )
     yield "\n".join(
         (
@@ -147,10 +149,10 @@ def ladder(simplest: Simplest) -> Iterator[str]:
     trained = simplest.trained.adjusted_loss
     yield "## From 14 constants to three"
     yield paragraph(
-        "With two heads all four ω of a layer are free, 14 in all. They were dropped one at a time, each time the one "
-        "whose absence hurts least once the others are fitted again; then what was left was tied. All fits are on one "
-        "pool of contexts, half of them with larger targets and less weight; none of it is among the sequences "
-        "measured on.",
+        "With two heads all four ω of a layer are free, 14 in total. They were dropped one at a time: each time the "
+        "one that is missed least when the others are fitted again. Then the remaining ones were tied together. All "
+        "fits use one pool of contexts, half of which have larger targets and less weight. Losses are measured on "
+        "other sequences.",
     )
     rows = [_row("trained, one head", str(simplest.trained_constants), simplest.trained, trained)]
     for form in (*simplest.dropped, *simplest.forms):
@@ -164,20 +166,20 @@ def ladder(simplest: Simplest) -> Iterator[str]:
     free, fewer = simplest.dropped[0].evaluation.adjusted_loss, simplest.dropped[1]
     tuned, bayes = (simplest.references[BASELINES[name].label] for name in ("tunedrr", "bayes"))
     yield paragraph(
-        "What counts as a constant: every fitted number, and every round number put in its place. Not counted: n and "
-        "d, which ω are dropped and which tied, the exponent of the last layer and the sign of its e. Those are "
-        "choices, found by trying 43 forms by hand on other sequences (seed 5) than those measured here; most of them "
-        "were worse, and only the ones above were kept. The controls show what the choices are worth.",
+        "Every fitted number counts as a constant, and so does a round number in its place. Not counted are n and d, "
+        "the choice of the ω that are dropped or tied, the exponent of the last layer, and the sign of its e. These "
+        "choices were found by trying 43 forms by hand, on other sequences (seed 5) than those measured here. Most "
+        "forms were worse, and only the ones above were kept. The controls show how much the choices matter.",
     )
     yield paragraph(
         claim(
-            f"Dropping ω can help: {fewer.name} the fit moves to another minimum, {fewer.evaluation.adjusted_loss:.4f} "
-            f"instead of {free:.4f}. The trained model sits in the poorer one.",
+            f"It can even help to drop an ω: {fewer.name} the fit moves to another minimum, with a loss of "
+            f"{fewer.evaluation.adjusted_loss:.4f} instead of {free:.4f}. The trained model is in the worse one.",
             fewer.evaluation.adjusted_loss < 0.98 * free,
         ),
         claim(
-            "Closed forms that may invert Σ need fewer constants still: TunedRR, ridge regression with v = c min(σ̂², "
-            f"cap), has two and {tuned.adjusted_loss:.4f}. The Bayes limit is {bayes.adjusted_loss:.4f}.",
+            "Methods that can invert Σ need even fewer constants: TunedRR, ridge regression with v = c min(σ̂², cap), "
+            f"has two constants and a loss of {tuned.adjusted_loss:.4f}. The Bayes limit is {bayes.adjusted_loss:.4f}.",
             bayes.adjusted_loss < tuned.adjusted_loss < trained,
         ),
     )
@@ -195,7 +197,7 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
     yield "## What it does, and why it works"
     yield paragraph(
         "**It steps in the units of what is left.** Every layer makes the energy λ = Σ y² of the targets smaller. "
-        "Medians of λ / (n d) in front of each layer, and of what a step amounts to there, a r^l λ / (n d):",
+        "The table shows medians of λ / (n d) before each layer, and of the size of a step there, a r^l λ / (n d):",
     )
     cells = [
         (str(layer), f"{energy[layer, low]:.3f}", f"{x:.3f}", f"{energy[layer, high]:.3f}", f"{y:.3f}")
@@ -204,20 +206,20 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
     yield table(("layer", f"λ / (n d), σ in {low}", "step", f"λ / (n d), σ in {high}", "step"), cells)
     yield paragraph(
         claim(
-            f"With little noise λ falls by a factor of {decay:.2f} a layer, and the fitted r is {r:.2f}: the sequence "
-            f"grows as fast as a clean context's energy falls, and its steps stay between {min(clean):.2f} and "
+            f"With little noise λ falls by a factor of {decay:.2f} in each layer, and the fitted r is {r:.2f}. So the "
+            f"factors a r^l grow as fast as the energy falls, and the steps stay between {min(clean):.2f} and "
             f"{max(clean):.2f}.",
             abs(decay / r - 1) < 0.03 and max(clean) < 1.3 * min(clean),
         ),
         claim(
-            "(That they agree so closely is luck: on the other tasks below the ratio of the two is between "
+            "(It is luck that the two numbers agree so closely: on the other tasks below their ratio is between "
             f"{min(elsewhere):.2f} and {max(elsewhere):.2f}.)",
             min(elsewhere) > 0.7 and max(elsewhere) < 1.4,
         ),
         claim(
-            "Noise cannot be fitted away, so with much noise λ falls late, and the same steps grow from "
-            f"{noisy[0]:.2f} to {noisy[-1]:.2f}. **Being late is how the model knows the noise**: every term with λ or "
-            "y α reacts to it.",
+            "No fit can remove noise. So with much noise λ falls later, and the same steps grow from "
+            f"{noisy[0]:.2f} to {noisy[-1]:.2f}. **This delay tells the model how much noise there is**: every term "
+            "with λ or y α reacts to it.",
             noisy == sorted(noisy) and noisy[-1] > 2 * noisy[0],
         ),
     )
@@ -227,8 +229,9 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
         claim(
             "**It decides late.** One filter f(Σ) for all contexts explains "
             + ", ".join(f"{share:.1%}" for share in shares)
-            + " of ŵ after layers 1 to 4: two layers that treat all noise alike, two that tell it apart. The figure "
-            "shows the filters of the bands of noise fan out to those of ridge regression (dotted).",
+            + " of ŵ after layers 1 to 4. So the first two layers treat all noise alike, and the last two distinguish "
+            "it. In the figure, the filters of different noise levels spread out to those of ridge regression "
+            "(dotted).",
             min(shares[:2]) > 0.99 and max(shares[2:]) < 0.95,
         )
     )
@@ -247,7 +250,7 @@ def _ridge(short: Explanation) -> Iterator[str]:
     worst = max(band.distance for band in last.values())
     yield paragraph(
         "**It ends as ridge regression with the right penalty.** For every context let v be the penalty whose ridge "
-        f"regression is closest to ŵ. Medians of √v, on {short.sequences:,} sequences:",
+        f"regression is closest to ŵ. The table shows medians of √v on {short.sequences:,} sequences:",
     )
     yield table(
         ("σ in", *bands),
@@ -263,10 +266,10 @@ def _ridge(short: Explanation) -> Iterator[str]:
     )
     yield paragraph(
         claim(
-            f"ŵ is within {worst:.2%} (squared, relative) of a ridge regression in every band. Over all contexts √v "
-            f"has a rank correlation of {correlations['Bayes']:.3f} with the posterior mean of σ, "
-            f"{correlations['AdaRR']:.3f} with AdaRR's estimate and {correlations['sigma']:.3f} with σ itself: it "
-            "estimates the noise more as Bayes would than as least squares does.",
+            f"In every band of noise, the squared distance of ŵ from a ridge regression is at most {worst:.2%} of its "
+            f"squared length. Over all contexts √v has a rank correlation of {correlations['Bayes']:.3f} with the "
+            f"posterior mean of σ, {correlations['AdaRR']:.3f} with AdaRR's estimate and {correlations['sigma']:.3f} "
+            "with σ itself. So the model estimates the noise more as Bayes' rule does than as least squares does.",
             worst < 0.01 and correlations["Bayes"] > correlations["AdaRR"] > correlations["sigma"],
         )
     )
@@ -279,8 +282,8 @@ def roles(explanation: Explanation) -> Iterator[str]:
     everywhere = {ablation.blocks: ablation for ablation in explanation.ablations if ablation.layer is None}
     yield "## What each ω is for, tested"
     yield paragraph(
-        "The trained model with an ω switched off in all layers, as it is and with the rest fitted again; "
-        f"{explanation.sequences:,} sequences, refitted losses by σ as well:",
+        "Here one ω of the trained model is switched off in all layers. The table shows the loss without further "
+        f"changes (as it is) and after the rest was fitted again, also by σ, on {explanation.sequences:,} sequences:",
     )
     rows, refitted = [], {}
     for blocks, ablation in everywhere.items():
@@ -305,25 +308,25 @@ def roles(explanation: Explanation) -> Iterator[str]:
             ),
             bullet(
                 claim(
-                    "**ω_xx is preconditioning.** What suffers is low noise, where Σ must really be inverted: "
-                    f"{xx[1]:.3f} against {nothing[1]:.3f}; with much noise it is {xx[-1]:.3f} against "
+                    "**ω_xx is preconditioning.** It is needed most with little noise, where Σ must really be "
+                    f"inverted: {xx[1]:.3f} against {nothing[1]:.3f}. With much noise it is {xx[-1]:.3f} against "
                     f"{nothing[-1]:.3f}.",
                     xx[1] / nothing[1] > 2 * xx[-1] / nothing[-1],
                 )
             ),
             bullet(
                 claim(
-                    f"**ω_xy and ω_yy adapt to the noise, and stand in for each other.** Without ω_xy {xy[0]:.3f}, "
-                    f"without ω_yy {yy[0]:.3f}, without both {both[0]:.3f}: what is left is GD++, one filter for all "
-                    f"noise, right in the middle ({min(both[1:]):.3f}) and wrong at both ends ({both[1]:.3f} and "
-                    f"{both[-1]:.3f}).",
+                    "**ω_xy and ω_yy adapt to the noise, and can replace each other.** The loss is "
+                    f"{xy[0]:.3f} without ω_xy, {yy[0]:.3f} without ω_yy, and {both[0]:.3f} without both. What is left "
+                    f"then is GD++: one filter for all noise, which is right in the middle ({min(both[1:]):.3f}) and "
+                    f"wrong at both ends ({both[1]:.3f} and {both[-1]:.3f}).",
                     both[0] > 2 * max(xy[0], yy[0]) and min(both[1], both[-1]) > 4 * max(nothing[1], nothing[-1]),
                 )
             ),
             bullet(
                 claim(
-                    "**Ablations without refitting mislead.** These cost less than 2 % once the rest is fitted again, "
-                    f"some even help: {'; '.join(ablation.label for ablation in unneeded)}. Without refitting they "
+                    "**Ablations without refitting mislead.** Some ω cost less than 2 % when the rest is fitted again, "
+                    f"or even help: {'; '.join(ablation.label for ablation in unneeded)}. Without refitting they "
                     f"raise the loss up to {dearest:.2f}.",
                     dearest > 4 * nothing[0] and cheapest < nothing[0],
                 )
@@ -336,12 +339,12 @@ def roles(explanation: Explanation) -> Iterator[str]:
 def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
     """The same form on other tasks and at other depths."""
     sequences = journeys[0].free.sequences
-    yield "## Does it travel?"
+    yield "## Does it work elsewhere?"
     yield paragraph(
-        "The same form elsewhere: with the constants above, in the units of the other task; with its three constants "
-        f"fitted again; and with all ω fitted from there. {sequences:,} sequences. The last columns compare r with the "
-        "factor by which λ falls in a layer at low noise. A mean beyond 10, which a few sequences then make up, reads "
-        "“explodes”.",
+        "The table has the same form on other tasks: with the constants above, in the units of the other task; with "
+        "the three constants fitted again; and with all ω fitted from there. Each loss is measured on "
+        f"{sequences:,} sequences. The last columns compare r with the factor by which λ falls in a layer at low "
+        "noise. If a mean is above 10, it comes from a few sequences, and the table says “explodes”.",
     )
     rows = []
     for journey in journeys:
@@ -358,18 +361,18 @@ def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
     deeper = [journey for journey in journeys if journey.layers > 4]
     yield paragraph(
         claim(
-            f"Not far. Refitted to other tasks with four layers, three constants cost between {min(costs):.2f} and "
-            f"{max(costs):.1f} times what all ω do, and deeper models explode with them. It is a short description of "
-            "what four layers do on this task, not a law.",
+            "It does not work well elsewhere. On other tasks with four layers, the loss of three refitted constants is "
+            f"between {min(costs):.2f} and {max(costs):.1f} times that of all ω, and deeper models explode with them. "
+            "It is a short description of what four layers do on this task, and not a law.",
             len(costs) > 2
             and max(costs) > 1.2
             and min(costs) > 1
             and all(journey.refitted.adjusted_loss > _EXPLODES for journey in deeper),
         ),
         claim(
-            "It is a good place to start from, though: with all ω freed from there, "
+            "But it is a good start: with all ω fitted from there, the loss is "
             + " and ".join(f"{journey.free.adjusted_loss:.4f} with {journey.layers} layers" for journey in deeper)
-            + f", where four have {simplest.dropped[1].evaluation.adjusted_loss:.4f}.",
+            + f". With four layers it is {simplest.dropped[1].evaluation.adjusted_loss:.4f}.",
             all(journey.free.adjusted_loss < simplest.dropped[1].evaluation.adjusted_loss for journey in deeper),
         ),
     )
@@ -387,18 +390,20 @@ def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: E
         claim(
             f"A full model of {layers} layers has {explanation.model.size:,} numbers and a loss of "
             f"{own.adjusted_loss:.4f} ± {own.standard_error:.4f} ({explanation.sequences:,} sequences). A diagonal "
-            f"model of {int((~inert(layers)).sum())} ω, fitted to its predictions from the nearest diagonal, explains "
-            f"{stand_in.fitted_share:.2%} of them and has {other.adjusted_loss:.4f} ± {other.standard_error:.4f}.",
+            f"model of {int((~inert(layers)).sum())} ω was fitted to its predictions, starting from the nearest "
+            f"diagonal. It explains {stand_in.fitted_share:.2%} of them and has a loss of {other.adjusted_loss:.4f} ± "
+            f"{other.standard_error:.4f}.",
             stand_in.fitted_share > 0.99,
         ),
         claim(
-            f"The weights themselves do not look diagonal: layer by layer, the nearest diagonal explains {shares} of "
-            f"the map G ↦ P G Q. What is left of P has 90 % of its squares in {ranks} of {explanation.model.dim + 1} "
-            "singular values.",
+            f"But the weights do not look diagonal: layer by layer, the nearest diagonal explains {shares} of "
+            f"the map G ↦ P G Q. Of the remaining part of P, {ranks} of {explanation.model.dim + 1} singular values "
+            "hold 90 % of the squares.",
             min(explanation.fit.shares) < 0.5 < max(explanation.fit.shares),
         ),
         claim(
-            f"The noise it acts on has a rank correlation of {correlation:.4f} with the posterior mean of σ.",
+            f"The noise level that it acts on has a rank correlation of {correlation:.4f} with the posterior mean of "
+            "σ.",
             correlation > 0.99,
         ),
     )
@@ -409,13 +414,13 @@ def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: E
     nothing, xx, xy, yy, both = (losses[blocks] for blocks in ((), ("xx",), ("xy",), ("yy",), ("xy", "yy")))
     yield paragraph(
         claim(
-            "**Its blocks do not share out the work as ω do.** With what a layer does switched off block by block in "
-            f"all layers, and all other entries of P and Q fitted again: nothing off {nothing:.4f}, xx {xx:.4f}, xy "
-            f"{xy:.4f}, yy {yy:.4f}, and xy and yy, all by which a token is moved in proportion to its own y, "
-            f"{both:.4f}. The same leaves a diagonal model with GD++ and {of_diagonal.total.adjusted_loss:.3f}, at any "
-            "depth: it is then linear in y. In a full model α and λ reach the blocks that are left through the y "
-            "column of P and the y row of Q, so it still tells noise apart. What it misses most is "
-            "preconditioning.",
+            "**Its blocks do not divide the work as the ω do.** Here one block of what a layer does is switched off in "
+            "all layers, and all other entries of P and Q are fitted again. The loss is "
+            f"{nothing:.4f} with nothing switched off, {xx:.4f} without xx, {xy:.4f} without xy, {yy:.4f} without yy, "
+            f"and {both:.4f} without xy and yy, the two blocks that move a token in proportion to its own y. A "
+            f"diagonal model without these two is GD++, with a loss of {of_diagonal.total.adjusted_loss:.3f} at any "
+            "depth, because it is linear in y. In a full model α and λ reach the other blocks through the y column of "
+            "P and the y row of Q. So it still distinguishes noise levels. It needs preconditioning most.",
             both < 1.5 * nothing and of_diagonal.total.adjusted_loss > 5 * both and xx > 2 * max(xy, yy, both),
         )
     )

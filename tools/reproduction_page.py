@@ -91,10 +91,10 @@ def _time(runs: Path) -> str:
             kinds = ", ".join(f"{kind} {seconds / 60:.0f}" for kind, seconds in times.by_kind.items())
             name, seconds = times.slowest
             lines.append(
-                f"* {times.cells} models {what}: {times.wall_seconds / 60:.0f} minutes, in which the workers had "
-                f"{times.core_seconds / times.worker_seconds:.0%} of a core each, so {times.idle_seconds / 60:.0f} "
-                f"minutes on idle cores; {times.core_seconds / 60:.0f} core minutes ({kinds}), of which the slowest "
-                f"model, {name}, took {seconds / 60:.1f}."
+                f"* {times.cells} models {what} took {times.wall_seconds / 60:.0f} minutes. The workers had "
+                f"{times.core_seconds / times.worker_seconds:.0%} of a core each, so idle cores would take "
+                f"{times.idle_seconds / 60:.0f} minutes. In total this is {times.core_seconds / 60:.0f} core minutes "
+                f"({kinds}). The slowest model, {name}, took {seconds / 60:.1f} of them."
             )
     return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
 

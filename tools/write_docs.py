@@ -101,9 +101,11 @@ def performance(file: tyro.conf.Positional[Path], page: Path = _DOCS / "performa
         raise InputError(f"{file} is not what 'ridgeformer bench --json' writes: {unfit!r}.") from unfit
     parts = [
         "# Performance",
-        "This page is written from what `ridgeformer bench --json` measured; do not edit it. Ratios are of times taken "
-        f"in turns within one run, best of {report.config.samples} samples each.",
-        *(["This was a quick run on small sizes: its numbers are not to be quoted."] if report.config.quick else []),
+        "`ridgeformer bench --json` measured what this page shows, and `tools/write_docs.py` wrote it: do not edit it. "
+        "All competitors were measured in turns within one run, and each time is the best of "
+        f"{report.config.samples} samples. [Design](design.md) says why the package is fast, and what was tried for "
+        "the targets that are missed.",
+        *(["This was a quick run on small sizes: do not quote its numbers."] if report.config.quick else []),
         *report.about(),
     ]
     for name, rows in report.sections():

@@ -65,7 +65,7 @@ def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path) ->
     (tmp_path / "runs").mkdir()
     note_times(tmp_path / "runs", Cell("gdpp", 1, "uniform:5"), 0.0, 60.0, 30.0)
     text = page.reproduction_blocks(tmp_path)["time"]
-    assert "* 1 models of the paper's grid: 1 minutes, in which the workers had 50% of a core each" in text
+    assert "* 1 models of the paper's grid took 1 minutes. The workers had 50% of a core each" in text
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ class ConstantForm:
 FORMS = (
     ConstantForm(
         "four sequences",
-        "Each ω is a geometric sequence over the layers but the last, with the pattern; the last has its own two.",
+        "Each ω is a geometric sequence over all layers except the last, which has its own two. The pattern: layer 1 "
+        "has no ω_xy, and layer 2 no ω_xx.",
         lambda L, *c: (c[:4], c[4:8], c[8:]),
         {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
          "last yx": 9.8, "last yy": 2.6}),
@@ -91,7 +92,7 @@ FORMS = (
         lambda L, a, xy, e, r, last_yx, last_yy: ((a, xy, a, e), r, (last_yx, last_yy)),
         {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
     ConstantForm(
-        "last ω_yy = −e r^L", "The last rescaling is the next but one of the sequence, with its sign turned.",
+        "last ω_yy = −e r^L", "The last rescaling is e r^L: one power is left out, and the sign changes.",
         lambda L, a, xy, e, r, last_yx: ((a, xy, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
     ConstantForm(
@@ -99,7 +100,7 @@ FORMS = (
         lambda L, a, e, r, last_yx: ((a, a, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
     ConstantForm(
-        "last ω_yx = a r^L", "The last gradient step is the next but one of its sequence as well.",
+        "last ω_yx = a r^L", "The last gradient step is a r^L: one power is left out here too.",
         lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** L, e * abs(r) ** L)),
         {"a": 0.239, "e": 0.0525, "r": 2.475}),
     ConstantForm(
@@ -111,16 +112,16 @@ FORMS = (
         lambda L, r: ((1 / 4, 1 / 4, 1 / 4, 1 / 20), r, (1 / 4 * abs(r) ** L, 1 / 20 * abs(r) ** L)),
         {"r": 2.43}, round_numbers=2),
     ConstantForm(
-        "without the pattern", "As “one ratio”, with ω_xy in the first and ω_xx in the second layer.",
+        "without the pattern", "As “one ratio”, but with ω_xy in layer 1 and ω_xx in layer 2.",
         lambda L, *c: (c[:4], c[4], c[5:]),
         {"xx": 0.136, "xy": 0.063, "yx": 0.17, "yy": 0.006, "r": 3.9, "last yx": 6.3, "last yy": 0.4},
         control=True, pattern=False),
     ConstantForm(
-        "without the leap", "As “last ω_yx = a r^L”, with the exponent L − 1 in the last layer.",
+        "without the leap", "As “last ω_yx = a r^L”, but with the exponent L − 1 in the last layer.",
         lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** (L - 1), e * abs(r) ** (L - 1))),
         {"a": 0.38, "e": 0.055, "r": 2.26}, control=True),
     ConstantForm(
-        "without the turn", "As “last ω_yx = a r^L”, with the sign of the last rescaling kept.",
+        "without the turn", "As “last ω_yx = a r^L”, but the last rescaling keeps its sign.",
         lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** L, -e * abs(r) ** L)),
         {"a": 0.239, "e": 0.02, "r": 2.2}, control=True),
     ConstantForm(  # x and y both move along <x_j, x_i> + κ y_j y_i / d

@@ -10,19 +10,19 @@ from ridgeformer.bench.machine import SPINNING, growth_exponent
 from ridgeformer.core.validation import one_of, whole_number
 
 SECTIONS: dict[str, str] = {
-    "step": "One training step (draw contexts, loss, gradient) by all; × is the time over ours, sampled objective",
-    "diag": "The same step for the small parametrisations; × is the time of FULL over theirs",
-    "evaluate": "The adjusted loss of a model on fresh sequences; × is the time over ours",
-    "flops": "Multiply-adds per second of FULL's loss and gradient, as a share of NumPy's float32 matrix product",
-    "sampling": "Share of a step spent drawing contexts: σ, w, G and, for the sampled objective, x_t; on one thread",
-    "context-length": "Time of a step with n = 10 000 examples in a context over one with n = 20",
-    "growth": "How the time of a step grows; × is the time over the first of each list",
-    "attention": "One forward pass over one context of N tokens, NumPy on one thread; × is the time over Gram space",
-    "start": "A fresh process: import and first training step, without and with compiled kernels on disk",
+    "step": "One training step: draw contexts, loss and gradient. × is the time divided by ours, sampled objective",
+    "diag": "The same step for the kinds with few numbers. × is the time of FULL divided by theirs",
+    "evaluate": "The adjusted loss of a model on new sequences. × is the time divided by ours",
+    "flops": "Multiply-adds per second in the loss and gradient of FULL, as a share of NumPy's float32 matrix product",
+    "sampling": "Share of a step that draws contexts: σ, w, G and, for the sampled objective, x_t; on one thread",
+    "context-length": "Time of a step with n = 10 000 examples in a context, divided by that with n = 20",
+    "growth": "How the time of a step grows. × is the time divided by that of the first row of each group",
+    "attention": "One forward pass over N tokens, NumPy on one thread. × is the time divided by that in Gram space",
+    "start": "A new process: import and first training step, without and with compiled kernels on disk",
     "memory": "Peak resident memory of a process that trains with batches of 2048",
-    "sweep": "Many trainings in processes of their own: what a cell costs, and what a second worker brings",
-    "torch": "PyTorch modules of four layers, one thread; × is the time over our module in Gram form, or over float32",
-    "estimators": "Many small regressions, n = 20, d = 10: GroupRidge against scikit-learn's in a loop over groups",
+    "sweep": "Many trainings, each in its own process: what a cell costs, and how much a second worker helps",
+    "torch": "PyTorch modules of four layers, one thread. × is the time over that of our Gram form, or of float32",
+    "estimators": "Many small regressions, n = 20, d = 10: GroupRidge against a loop over groups with scikit-learn",
 }
 """Names of the sections in the order they run, and what their numbers mean."""
 

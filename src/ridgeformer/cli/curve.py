@@ -46,7 +46,8 @@ def curve(
     """Measure losses while one number changes: layers, examples, the noise level, the condition number of x, …
 
     Over layers, models are read out after each layer, beside gradient descent (GD), conjugate gradients (CG) and
-    Newton's iteration with as many steps. What is not said of the task is as in the models' training.
+    Newton's iteration with as many steps. The task is that of the models' training, except for what you
+    change.
 
     Args:
         models: Model files or names of the zoo.

@@ -64,7 +64,7 @@ def evaluate(
 ) -> None:
     """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
 
-    What is not said of the task is as in the models' training.
+    The task is that of the models' training, except for what you change.
 
     Args:
         models: Model files or names of the zoo.

@@ -26,7 +26,7 @@ def fit(
     plot: terminal.File = None,
     json: terminal.File = None,
 ) -> None:
-    """Fit one regression for each group of a table, each shrunk as much as its noise asks for (GroupRidge).
+    """Fit one regression for each group of a table, each shrunk according to its own noise (GroupRidge).
 
     Example: ridgeformer fit sales.csv --target units --group store --out predictions.csv
 

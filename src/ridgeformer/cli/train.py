@@ -59,9 +59,9 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
         Args:
             settings: What to train.
             out: Keep the run in this folder; by default in a new one in runs, named after what is trained.
-            resume: Go on with the run in this folder, with its own settings.
+            resume: Continue the run in this folder, with its own settings.
             overwrite: Replace a run that is already in --out.
-            config: Read settings from a JSON file; flags given beside it win.
+            config: Read settings from a JSON file. Flags that you give as well replace them.
             threads: Threads to use, by default one for each core; the result does not depend on it.
             engine: kernels are the package's own; torch trains other layers too, with flags of its own (needs
                 ridgeformer[torch]): see 'ridgeformer train --engine torch --help'.

@@ -64,7 +64,7 @@ def torch_command(given: set[str]) -> Callable[..., None]:
             engine: torch; without it the package's own kernels train the paper's kinds.
             device: auto takes an accelerator if there is one; cpu, cuda, mps and so on.
             out: Keep the run in this folder; by default in a new one in runs, named after what is trained.
-            resume: Go on with the run in this folder, with its own settings.
+            resume: Continue the run in this folder, with its own settings.
             overwrite: Replace a run that is already in --out.
             tensorboard: Also log losses for TensorBoard in this folder (needs ridgeformer[tensorboard]).
             json: Also write the result as JSON.
