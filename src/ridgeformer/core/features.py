@@ -21,7 +21,8 @@ import numpy as np
 
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import LARGEST, load_own, nothing_behind, number_text, read_number, read_parts
+from ridgeformer.core.specs import LARGEST, NameOnly, OneNumber, load_own, read_parts
+from ridgeformer.core.spectra import ConditionSpectrum, GivenSpectrum, PowerSpectrum, Spectrum, with_trace_d
 from ridgeformer.core.validation import InputError
 
 Moment = Array | None
@@ -46,8 +47,11 @@ class Features(Protocol):
         ...
 
 
-class Part:
-    """One link of the chain. Subclasses say what they are called and override what they do."""
+class Part(NameOnly):
+    """One link of the chain. Subclasses say what they are called and override what they do.
+
+    By default a spec of the part is its name only. A part with numbers has its own ``read`` and ``spec``.
+    """
 
     name: ClassVar[str]
     """What specs begin with."""
@@ -57,10 +61,6 @@ class Part:
     """Names the random stream of what the part draws itself; part of every result."""
     rotates: ClassVar[bool] = False
     """Whether the part turns the axes of every context at random, besides its matrix."""
-
-    @property
-    def spec(self) -> str:
-        return self.name
 
     def matrix(self, dim: int) -> Array | None:
         """A (d, d) of x ↦ A x, before the axes are turned if the part ``rotates``; None if the part is not linear."""
@@ -102,22 +102,12 @@ def haar(normals: Array) -> Array:
     return orthogonal * np.sign(np.diagonal(triangular, axis1=-2, axis2=-1))[..., None, :]
 
 
-def spread_variances(ratios: Array) -> Array:
-    """Variances in these ratios, with trace d."""
-    return ratios * (len(ratios) / ratios.sum())
-
-
 @dataclass(frozen=True)
 class Isotropic(Part):
     """x ~ N(0, I)."""
 
     name: ClassVar[str] = "isotropic"
     form: ClassVar[str] = "isotropic"
-
-    @classmethod
-    def read(cls, text: str) -> Isotropic:
-        nothing_behind(cls.form, text)
-        return cls()
 
     def matrix(self, dim: int) -> Array:
         return np.eye(dim)
@@ -126,78 +116,26 @@ class Isotropic(Part):
         return X, moment
 
 
-@dataclass(frozen=True)
-class Condition(Part):
-    """Variances with condition number κ and trace d, evenly spaced on a log scale along the axes."""
-
-    kappa: float
-    name: ClassVar[str] = "kappa"
-    form: ClassVar[str] = "kappa:10"
-
-    @property
-    def spec(self) -> str:
-        return f"kappa:{number_text(self.kappa)}"
-
-    @classmethod
-    def read(cls, text: str) -> Condition:
-        return cls(read_number(cls.form, text, 1.0))
+class SpectrumPart(Spectrum, Part):
+    """Features with a variance of their own along each axis."""
 
     def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(condition_variances(self.kappa, dim)))
+        return self.root(dim)
 
 
-def condition_variances(kappa: float, dim: int) -> Array:
-    """(d,) variances with this condition number and trace d."""
-    return spread_variances(kappa ** -np.linspace(0.0, 1.0, dim) if dim > 1 else np.ones(1))
+class Condition(ConditionSpectrum, SpectrumPart):
+    """Features with condition number κ and trace d: ``kappa:10``."""
 
 
-@dataclass(frozen=True)
-class PowerLaw(Part):
-    """Variances ∝ 1/jᵃ along the axes, j = 1 … d, with trace d."""
-
-    exponent: float
-    name: ClassVar[str] = "power"
-    form: ClassVar[str] = "power:1"
-
-    @property
-    def spec(self) -> str:
-        return f"power:{number_text(self.exponent)}"
-
-    @classmethod
-    def read(cls, text: str) -> PowerLaw:
-        return cls(read_number(cls.form, text, 0.0, 20.0))
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(self.exponent, dim)))
+class PowerLaw(PowerSpectrum, SpectrumPart):
+    """Features with variances ∝ 1/jᵃ and trace d: ``power:1``."""
 
 
-def power_variances(exponent: float, dim: int) -> Array:
-    """(d,) variances ∝ 1/jᵃ with trace d."""
-    return spread_variances(np.arange(1.0, dim + 1) ** -exponent)
-
-
-@dataclass(frozen=True)
-class Variances(Part):
-    """The variance of every feature, written out: ``variances:4,1,0.25``."""
-
-    values: tuple[float, ...]
-    name: ClassVar[str] = "variances"
-    form: ClassVar[str] = "variances:4,1,0.25"
-
-    @property
-    def spec(self) -> str:
-        return "variances:" + ",".join(map(number_text, self.values))
-
-    @classmethod
-    def read(cls, text: str) -> Variances:
-        return cls(tuple(read_number(cls.form, part) for part in text.split(",")))
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(np.asarray(self.values, float)))
+class Variances(GivenSpectrum, SpectrumPart):
+    """Features whose variances are written out: ``variances:4,1,0.25``."""
 
     def check(self, dim: int, most_examples: int) -> None:
-        if len(self.values) != dim:
-            raise InputError(f"The features {self.spec} are for d = {len(self.values)}, not {dim}.")
+        self.check_size("features", dim)
 
 
 class Covariance(Part):
@@ -242,50 +180,31 @@ class Rotated(Part):
     stream: ClassVar[int] = 3
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> Rotated:
-        nothing_behind("rotated", text)
-        return cls()
-
     def matrix(self, dim: int) -> Array:
         return np.eye(dim)
 
 
 @dataclass(frozen=True)
-class ScaledFeatures(Part):
+class ScaledFeatures(OneNumber, Part):
     """Features times a factor."""
 
     factor: float
     name: ClassVar[str] = "scale"
     form: ClassVar[str] = "scale:2"
-
-    @property
-    def spec(self) -> str:
-        return f"scale:{number_text(self.factor)}"
-
-    @classmethod
-    def read(cls, text: str) -> ScaledFeatures:
-        return cls(read_number(cls.form, text, 1 / LARGEST))
+    bounds: ClassVar[tuple[float, float]] = (1 / LARGEST, LARGEST)
 
     def matrix(self, dim: int) -> Array:
         return self.factor * np.eye(dim)
 
 
 @dataclass(frozen=True)
-class CorrelatedRows(Part):
+class CorrelatedRows(OneNumber, Part):
     """Consecutive rows resemble each other: x_i is autoregressive with correlation ρ, each row with the same law."""
 
     correlation: float
     name: ClassVar[str] = "rows"
     form: ClassVar[str] = "rows:0.8"
-
-    @property
-    def spec(self) -> str:
-        return f"rows:{number_text(self.correlation)}"
-
-    @classmethod
-    def read(cls, text: str) -> CorrelatedRows:
-        return cls(read_number(cls.form, text, -1.0, 1.0))
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         """x_1 = z_1, x_i = ρ x_{i−1} + sqrt(1 − ρ²) z_i."""
@@ -296,21 +215,14 @@ class CorrelatedRows(Part):
 
 
 @dataclass(frozen=True)
-class StudentFeatures(Part):
+class StudentFeatures(OneNumber, Part):
     """Entries with tails of Student's t with ν > 2 degrees of freedom, scaled to the variance they had."""
 
     degrees: float
     name: ClassVar[str] = "student"
     form: ClassVar[str] = "student:5"
+    bounds: ClassVar[tuple[float, float]] = (2.001, LARGEST)
     stream: ClassVar[int] = 4
-
-    @property
-    def spec(self) -> str:
-        return f"student:{number_text(self.degrees)}"
-
-    @classmethod
-    def read(cls, text: str) -> StudentFeatures:
-        return cls(read_number(cls.form, text, 2.001))
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         return self.entries(X, rng), moment
@@ -328,11 +240,6 @@ class UniformFeatures(Part):
     form: ClassVar[str] = "uniform"
     stream: ClassVar[int] = 5
 
-    @classmethod
-    def read(cls, text: str) -> UniformFeatures:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         return self.entries(X, rng), moment
 
@@ -344,7 +251,7 @@ class UniformFeatures(Part):
 
 
 @dataclass(frozen=True)
-class Skewed(Part):
+class Skewed(SpectrumPart):
     """Variances ∝ 1/j² with trace d, in axes turned at random for every context."""
 
     name: ClassVar[str] = "skewed"
@@ -352,17 +259,12 @@ class Skewed(Part):
     stream: ClassVar[int] = 9
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> Skewed:
-        nothing_behind(cls.form, text)
-        return cls()
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(2.0, dim)))
+    def variances(self, dim: int) -> Array:
+        return PowerSpectrum(2.0).variances(dim)
 
 
 @dataclass(frozen=True)
-class HalfSubspace(Part):
+class HalfSubspace(SpectrumPart):
     """All rows and the query in a random subspace of d/2 dimensions (rounded up), twice as long there."""
 
     name: ClassVar[str] = "subspace"
@@ -370,13 +272,8 @@ class HalfSubspace(Part):
     stream: ClassVar[int] = 7
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> HalfSubspace:
-        nothing_behind(cls.form, text)
-        return cls()
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(spread_variances((np.arange(dim) < (dim + 1) // 2).astype(float))))
+    def variances(self, dim: int) -> Array:
+        return with_trace_d((np.arange(dim) < (dim + 1) // 2).astype(float))
 
 
 @dataclass(frozen=True)
@@ -386,11 +283,6 @@ class Quadrants(Part):
     name: ClassVar[str] = "quadrants"
     form: ClassVar[str] = "quadrants"
     stream: ClassVar[int] = 6
-
-    @classmethod
-    def read(cls, text: str) -> Quadrants:
-        nothing_behind(cls.form, text)
-        return cls()
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         signs = 2.0 * rng.integers(2, size=(len(X), 1, X.shape[2])) - 1.0
@@ -406,11 +298,6 @@ class Orthogonal(Part):
 
     name: ClassVar[str] = "orthogonal"
     form: ClassVar[str] = "orthogonal"
-
-    @classmethod
-    def read(cls, text: str) -> Orthogonal:
-        nothing_behind(cls.form, text)
-        return cls()
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         dim = X.shape[2]

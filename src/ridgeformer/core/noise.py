@@ -15,7 +15,7 @@ import numpy as np
 
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import load_own, nothing_behind, number_text, read_number, read_parts
+from ridgeformer.core.specs import NameOnly, OneNumber, load_own, number_text, read_number, read_parts
 from ridgeformer.core.validation import InputError, shortened
 
 
@@ -43,7 +43,7 @@ class NoiseShape(Protocol):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(NameOnly):
     """ξ ~ N(0, σ²)."""
 
     name: ClassVar[str] = "gaussian"
@@ -51,21 +51,12 @@ class Gaussian:
     growth: ClassVar[float] = 1.0
     stream: ClassVar[int] = 0
 
-    @property
-    def spec(self) -> str:
-        return self.name
-
-    @classmethod
-    def read(cls, text: str) -> Gaussian:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def apply(self, noise: Array, rng: np.random.Generator) -> Array:
         return noise
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(OneNumber):
     """Student's t with ν degrees of freedom, scaled to variance σ² for ν > 2.
 
     For ν ≤ 2 there is no variance: the noise is σ times a t variate, and the reference is told σ for want of better.
@@ -74,16 +65,9 @@ class Student:
     degrees: float
     name: ClassVar[str] = "student"
     form: ClassVar[str] = "student:5"
+    bounds: ClassVar[tuple[float, float]] = (1.0, math.inf)  # infinite degrees are the normal distribution
     growth: ClassVar[float] = 1.0
     stream: ClassVar[int] = 1
-
-    @property
-    def spec(self) -> str:
-        return f"student:{number_text(self.degrees)}"
-
-    @classmethod
-    def read(cls, text: str) -> Student:
-        return cls(read_number(cls.form, text, 1.0, math.inf))  # infinite degrees are the normal distribution
 
     def apply(self, noise: Array, rng: np.random.Generator) -> Array:
         """A normal variate over sqrt(χ²_ν / ν) is a t variate, whose variance is ν / (ν − 2)."""

@@ -12,8 +12,9 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from ridgeformer.core.validation import InputError, one_of, shortened
 
@@ -55,10 +56,42 @@ def read_count(form: str, text: str, low: int = 1, high: int = 2**31 - 1) -> int
     return int(value)
 
 
-def nothing_behind(form: str, text: str) -> None:
-    """Refuse numbers behind a name that takes none."""
-    if text:
-        raise InputError(f"A spec {form} takes no number, but has {shortened(text)}.")
+class NameOnly:
+    """A part of a spec that is a name without numbers, such as ``rotated``."""
+
+    name: ClassVar[str]
+
+    @property
+    def spec(self) -> str:
+        """The name."""
+        return self.name
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The part; `InputError` if numbers follow the name."""
+        if text:
+            raise InputError(f"A spec {cls.name} takes no number, but has {shortened(text)}.")
+        return cls()
+
+
+class OneNumber:
+    """A part of a spec that is a name and one number, such as ``kappa:10``: a dataclass with one field."""
+
+    name: ClassVar[str]
+    form: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]] = (0.0, LARGEST)
+    """The smallest and the largest number that a spec may have."""
+
+    @property
+    def spec(self) -> str:
+        """The name and the number."""
+        (number,) = fields(self)  # type: ignore[arg-type]  # of the dataclass that a subclass is
+        return f"{self.name}:{number_text(getattr(self, number.name))}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The part with this number; `InputError` if it is out of bounds."""
+        return cls(read_number(cls.form, text, *cls.bounds))  # type: ignore[call-arg]  # as above
 
 
 def read_parts(what: str, spec: str, known: Mapping[str, Readable]) -> list[Any]:

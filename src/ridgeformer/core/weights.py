@@ -23,19 +23,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from ridgeformer.core.context import Context
-from ridgeformer.core.features import condition_variances, power_variances
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import pool_rng
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import (
-    LARGEST,
-    load_own,
-    nothing_behind,
-    number_text,
-    read_count,
-    read_number,
-    read_parts,
-)
+from ridgeformer.core.specs import LARGEST, NameOnly, OneNumber, load_own, read_count, read_parts
+from ridgeformer.core.spectra import ConditionSpectrum, GivenSpectrum, PowerSpectrum, Spectrum
 from ridgeformer.core.validation import InputError, shortened
 
 MOST_SUPPORTS = 2000
@@ -78,7 +70,7 @@ class Weights(Protocol):
         ...
 
 
-class GaussianWeights:
+class GaussianWeights(NameOnly):
     """w ~ N(0, Λ); subclasses say what L is, Λ = L Lᵀ."""
 
     name: ClassVar[str]
@@ -92,10 +84,6 @@ class GaussianWeights:
     def scale(self, dim: int) -> float | None:
         """s where L = s I."""
         return None
-
-    @property
-    def spec(self) -> str:
-        return self.name
 
     def sample(self, normals: Array, rng: np.random.Generator) -> Array:
         scale, dim = self.scale(normals.shape[-1]), normals.shape[-1]
@@ -166,11 +154,6 @@ class Normal(GaussianWeights):
     name: ClassVar[str] = "normal"
     form: ClassVar[str] = "normal"
 
-    @classmethod
-    def read(cls, text: str) -> Normal:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def factor(self, dim: int) -> Array:
         return np.eye(dim)
 
@@ -181,68 +164,26 @@ class Normal(GaussianWeights):
         return normals
 
 
-@dataclass(frozen=True)
-class ConditionWeights(GaussianWeights):
-    """w ~ N(0, Λ), Λ diagonal with condition number κ and trace d, evenly spaced on a log scale."""
-
-    kappa: float
-    name: ClassVar[str] = "kappa"
-    form: ClassVar[str] = "kappa:10"
-
-    @property
-    def spec(self) -> str:
-        return f"kappa:{number_text(self.kappa)}"
-
-    @classmethod
-    def read(cls, text: str) -> ConditionWeights:
-        return cls(read_number(cls.form, text, 1.0))
+class SpectrumWeights(Spectrum, GaussianWeights):
+    """w ~ N(0, Λ) with Λ diagonal."""
 
     def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(condition_variances(self.kappa, dim)))
+        return self.root(dim)
 
 
-@dataclass(frozen=True)
-class PowerWeights(GaussianWeights):
-    """w ~ N(0, Λ), Λ diagonal with entries ∝ 1/jᵃ and trace d."""
-
-    exponent: float
-    name: ClassVar[str] = "power"
-    form: ClassVar[str] = "power:1"
-
-    @property
-    def spec(self) -> str:
-        return f"power:{number_text(self.exponent)}"
-
-    @classmethod
-    def read(cls, text: str) -> PowerWeights:
-        return cls(read_number(cls.form, text, 0.0, 20.0))
-
-    def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(self.exponent, dim)))
+class ConditionWeights(ConditionSpectrum, SpectrumWeights):
+    """Weights whose Λ has condition number κ and trace d: ``kappa:10``."""
 
 
-@dataclass(frozen=True)
-class VariancesWeights(GaussianWeights):
-    """The variance of every weight, written out: ``variances:4,1,0.25``; zeros are allowed."""
+class PowerWeights(PowerSpectrum, SpectrumWeights):
+    """Weights whose Λ has entries ∝ 1/jᵃ and trace d: ``power:1``."""
 
-    values: tuple[float, ...]
-    name: ClassVar[str] = "variances"
-    form: ClassVar[str] = "variances:4,1,0.25"
 
-    @property
-    def spec(self) -> str:
-        return "variances:" + ",".join(map(number_text, self.values))
-
-    @classmethod
-    def read(cls, text: str) -> VariancesWeights:
-        return cls(tuple(read_number(cls.form, part) for part in text.split(",")))
-
-    def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(np.asarray(self.values, float)))
+class VariancesWeights(GivenSpectrum, SpectrumWeights):
+    """Weights whose variances are written out: ``variances:4,1,0.25``."""
 
     def check(self, dim: int) -> None:
-        if len(self.values) != dim:
-            raise InputError(f"The weights {self.spec} are for d = {len(self.values)}, not {dim}.")
+        self.check_size("weights", dim)
 
 
 @dataclass(frozen=True)
@@ -364,16 +305,13 @@ def _pieces(batch: int, numbers: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class _Factor:
+class _Factor(OneNumber):
     """``scale:2`` in a spec, which multiplies what stands beside it."""
 
     factor: float
     name: ClassVar[str] = "scale"
     form: ClassVar[str] = "scale:2"
-
-    @classmethod
-    def read(cls, text: str) -> _Factor:
-        return cls(read_number(cls.form, text, 1 / LARGEST))
+    bounds: ClassVar[tuple[float, float]] = (1 / LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
@@ -436,7 +374,7 @@ class ScaledWeights:
 
 
 def _scaled_spec(inner: Any, times: float) -> str:
-    factor = f"scale:{number_text(times)}"
+    factor = _Factor(times).spec
     return factor if isinstance(inner, Normal) else f"{inner.spec}+{factor}"
 
 
