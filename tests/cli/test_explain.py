@@ -47,7 +47,7 @@ def test_model_with_everything_gives_tables_json_figures_and_code(
     path = make_model(tmp_path / "a.safetensors")
     text = " ".join(succeeds(capsys, "explain", path, "--out", out, "--json", file, "--sequences", 500).split())
     parts = "a: diag, layers: 2|In short. ŵ is within|without which ŵ = 0, it misses|ω of every layer|after each layer"
-    for part in f"{parts}|nearest to ŵ|Lemma 4.4|with parts switched off|all else fitted again".split("|"):
+    for part in f"{parts}|nearest to ŵ|Lemma 4.4|with parts switched off|the rest fitted again".split("|"):
         assert part in text
     found = read_json(file)
     assert found == read_json(out / "explanation.json")
@@ -85,7 +85,7 @@ def test_any_kind_heads_and_noise(
     assert f"σ ~ {noise}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
     assert ("blocks A, b, c and δ" in text) == (kind == "full")
-    assert ("fitted again, to be compared" in text) == ablate
+    assert ("fitted again; compare with" in text) == ablate
     assert ("(exact)" in text) == (kind == "gdpp")
     assert read_json(out)["model"]["heads"] == heads
 
