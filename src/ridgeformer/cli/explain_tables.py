@@ -236,7 +236,7 @@ def print_checks(checks: Sequence[Check]) -> None:
     say(f"{len(checks) - len(failed)} of {len(checks)} hold.")
     for check in failed:
         finite = math.isfinite(check.measured)
-        say(f"{check.name}: {'' if finite else 'not finite, for the model explodes; '}{check.detail}.")
+        say(f"{check.name}: {'' if finite else 'not finite, because the model explodes; '}{check.detail}.")
 
 
 def print_simplest(simplest: Simplest) -> None:
