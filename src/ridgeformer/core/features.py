@@ -1,14 +1,15 @@
-"""Distributions of the features: how the rows x of a context are made of standard normals.
+"""Distributions of the features: how the rows x of a context are made from standard normals.
 
-A distribution is a chain of parts. Each takes rows X and hands on changed ones, beginning with independent N(0, 1), so
-that ``kappa:10+rows:0.8`` is a covariance and then a correlation of neighbours. Tasks that differ only in their
-features are made of the same normals: their losses can be compared sequence by sequence.
+A distribution is a chain of parts. The first part gets rows X of independent N(0, 1); each part changes the rows and
+passes them to the next. ``kappa:10+rows:0.8`` first gives the features a covariance, then correlates neighbouring rows.
+Tasks that differ only in their features use the same normals, so their losses can be compared sequence by sequence.
 
-**The query** x_t is drawn like the features, unless a part says otherwise. The loss ½(<ŵ, x_t> − <w, x_t>)² of weights
-ŵ then averages to ½(ŵ − w)ᵀ M (ŵ − w) with M = E[x_t x_tᵀ], the *moment*, which every part keeps up to date.
+**The query** x_t is drawn like the features, unless a part says otherwise. Averaged over the query, the loss
+½(<ŵ, x_t> − <w, x_t>)² of weights ŵ is ½(ŵ − w)ᵀ M (ŵ − w) with the *moment* M = E[x_t x_tᵀ]. Every part updates M.
 
-**Linear parts** only mix features, x ↦ A x with one A for all contexts, or rotate them. A chain of those is Gaussian,
-and its contexts are drawn as Gram matrices, without rows (`core.random.draw_gaussian`). All others go through rows.
+**Linear parts** only mix features, x ↦ A x with one A for all contexts, or rotate them. If all parts are linear, rows
+are Gaussian, and contexts are drawn as Gram matrices, without rows (`core.random.draw_gaussian`). Otherwise rows are
+drawn.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from ridgeformer.core.spectra import ConditionSpectrum, GivenSpectrum, PowerSpec
 from ridgeformer.core.validation import InputError
 
 Moment = Array | None
-"""M = E[x_t x_tᵀ] of the query: None for I, (d, d) for all contexts, (batch, d, d) for one each."""
+"""M = E[x_t x_tᵀ] of the query: None for I, (d, d) if all contexts have the same M, else (batch, d, d)."""
 
 
 @runtime_checkable
 class Features(Protocol):
-    """All that the package asks of a distribution of features; write these to bring your own.
+    """The methods of a distribution of features. To use your own, write these.
 
     >>> isinstance(parse_features("kappa:10"), Features)
     True
@@ -43,12 +44,12 @@ class Features(Protocol):
         ...
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-        """Rows (batch, n, d) made of X, standard normals at first, and the moment M of a query."""
+        """Change the rows X (batch, n, d), which are standard normals at first, and the moment M of a query."""
         ...
 
 
 class Part(NameOnly):
-    """One link of the chain. Subclasses say what they are called and override what they do.
+    """One part of the chain. Subclasses give it a name and override the methods.
 
     By default a spec of the part is its name only. A part with numbers has its own ``read`` and ``spec``.
     """
@@ -58,16 +59,16 @@ class Part(NameOnly):
     form: ClassVar[str]
     """An example of a spec."""
     stream: ClassVar[int] = 0
-    """Names the random stream of what the part draws itself; part of every result."""
+    """The number of the random stream that the part draws from. It decides results: never change it."""
     rotates: ClassVar[bool] = False
-    """Whether the part turns the axes of every context at random, besides its matrix."""
+    """Whether the part also rotates the axes of every context at random, after its matrix."""
 
     def matrix(self, dim: int) -> Array | None:
-        """A (d, d) of x ↦ A x, before the axes are turned if the part ``rotates``; None if the part is not linear."""
+        """A (d, d) of x ↦ A x, before any rotation of the axes; None if the part is not linear."""
         return None
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-        """Linear parts need no more than their matrix."""
+        """Multiply by the matrix of a linear part; other parts override this."""
         matrix = self.matrix(X.shape[-1])
         assert matrix is not None
         diagonal = np.diagonal(matrix)
@@ -80,7 +81,7 @@ class Part(NameOnly):
         return normals
 
     def check(self, dim: int, most_examples: int) -> None:
-        """Refuse sizes that the part cannot serve."""
+        """Raise `InputError` for sizes that the part is not made for."""
 
 
 def mapped_moment(moment: Moment, matrix: Array) -> Array:
@@ -89,15 +90,15 @@ def mapped_moment(moment: Moment, matrix: Array) -> Array:
 
 
 def rotated(X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-    """Rows and moment in axes that are turned for every context, uniformly over all rotations (Haar)."""
+    """Rows and moment after a random rotation of the axes, a different one for each context (Haar measure)."""
     batch, _, dim = X.shape
     turn = haar(rng.standard_normal((batch, dim, dim)))
     return X @ turn.transpose(0, 2, 1), None if moment is None else turn @ moment @ turn.transpose(0, 2, 1)
 
 
 def haar(normals: Array) -> Array:
-    """Matrices with orthonormal columns, uniform over all of them: the Q of a Gaussian matrix, once R has a positive
-    diagonal."""
+    """Uniformly distributed matrices with orthonormal columns: the Q of a QR decomposition of Gaussian matrices, with
+    signs such that R has a positive diagonal."""
     orthogonal, triangular = np.linalg.qr(normals)
     return orthogonal * np.sign(np.diagonal(triangular, axis1=-2, axis2=-1))[..., None, :]
 
@@ -117,7 +118,7 @@ class Isotropic(Part):
 
 
 class SpectrumPart(Spectrum, Part):
-    """Features with a variance of their own along each axis."""
+    """Independent features, each with its own variance."""
 
     def matrix(self, dim: int) -> Array:
         return self.root(dim)
@@ -139,7 +140,7 @@ class Variances(GivenSpectrum, SpectrumPart):
 
 
 class Covariance(Part):
-    """x ~ N(0, C) with any covariance C (d, d); an object only, because a matrix has no short spec.
+    """x ~ N(0, C) with any covariance C (d, d). Only an object, without a spec: a matrix is too long for one.
 
     >>> Covariance([[2.0, 1.0], [1.0, 2.0]]).matrix(2).round(3).tolist()
     [[1.414, 0.0], [0.707, 1.225]]
@@ -153,9 +154,9 @@ class Covariance(Part):
         if C.ndim != 2 or C.shape[0] != C.shape[1] or not np.isfinite(C).all() or not np.allclose(C, C.T):
             raise InputError("A covariance must be a symmetric matrix (d, d) of finite numbers.")
         values, vectors = np.linalg.eigh(C)
-        if values[0] < -1e-9 * max(values[-1], 0.0):  # rounding of a matrix that was computed
+        if values[0] < -1e-9 * max(values[-1], 0.0):  # smaller negative values are rounding errors
             raise InputError("A covariance must have no negative eigenvalue.")
-        # A = V √s has A Aᵀ = C; the R of its transpose is a triangular one, also where C is singular.
+        # A = V √s has A Aᵀ = C; the R of Aᵀ = Q R gives a triangular factor Rᵀ, also where C is singular.
         triangular = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T)[1].T
         self._factor = triangular * np.where(np.diagonal(triangular) < 0, -1.0, 1.0)
 
@@ -173,7 +174,7 @@ class Covariance(Part):
 
 @dataclass(frozen=True)
 class Rotated(Part):
-    """The axes of what came before, turned at random for every context."""
+    """Rotates the axes of the parts before it at random, for every context."""
 
     name: ClassVar[str] = "rotated"
     form: ClassVar[str] = "kappa:10+rotated"
@@ -186,7 +187,7 @@ class Rotated(Part):
 
 @dataclass(frozen=True)
 class ScaledFeatures(OneNumber, Part):
-    """Features times a factor."""
+    """Features multiplied by a factor."""
 
     factor: float
     name: ClassVar[str] = "scale"
@@ -199,7 +200,7 @@ class ScaledFeatures(OneNumber, Part):
 
 @dataclass(frozen=True)
 class CorrelatedRows(OneNumber, Part):
-    """Consecutive rows resemble each other: x_i is autoregressive with correlation ρ, each row with the same law."""
+    """Neighbouring rows are correlated: x_i is autoregressive with correlation ρ. All rows have one distribution."""
 
     correlation: float
     name: ClassVar[str] = "rows"
@@ -216,7 +217,7 @@ class CorrelatedRows(OneNumber, Part):
 
 @dataclass(frozen=True)
 class StudentFeatures(OneNumber, Part):
-    """Entries with tails of Student's t with ν > 2 degrees of freedom, scaled to the variance they had."""
+    """Entries with the tails of Student's t with ν > 2 degrees of freedom; the variance does not change."""
 
     degrees: float
     name: ClassVar[str] = "student"
@@ -252,7 +253,7 @@ class UniformFeatures(Part):
 
 @dataclass(frozen=True)
 class Skewed(SpectrumPart):
-    """Variances ∝ 1/j² with trace d, in axes turned at random for every context."""
+    """Variances ∝ 1/j² with trace d, along axes that are rotated at random for every context."""
 
     name: ClassVar[str] = "skewed"
     form: ClassVar[str] = "skewed"
@@ -265,7 +266,7 @@ class Skewed(SpectrumPart):
 
 @dataclass(frozen=True)
 class HalfSubspace(SpectrumPart):
-    """All rows and the query in a random subspace of d/2 dimensions (rounded up), twice as long there."""
+    """All rows and the query lie in a random subspace of d/2 dimensions (rounded up); the trace is still d."""
 
     name: ClassVar[str] = "subspace"
     form: ClassVar[str] = "subspace"
@@ -278,7 +279,7 @@ class HalfSubspace(SpectrumPart):
 
 @dataclass(frozen=True)
 class Quadrants(Part):
-    """All rows in one quadrant, drawn at random for every context; the query anywhere: it keeps the law it had."""
+    """All rows of a context lie in one random quadrant; the query keeps its distribution."""
 
     name: ClassVar[str] = "quadrants"
     form: ClassVar[str] = "quadrants"
@@ -291,9 +292,10 @@ class Quadrants(Part):
 
 @dataclass(frozen=True)
 class Orthogonal(Part):
-    """A query at right angles to all rows, of the length that N(0, I) has; needs n < d.
+    """A query that is orthogonal to all rows, and as long as one from N(0, I); needs n < d.
 
-    Its direction is uniform in the d − r dimensions that the rows leave free, so M = d/(d − r) times their projector.
+    With r independent rows its direction is uniform in the d − r dimensions that are orthogonal to them, so M is
+    d/(d − r) times the projector on these.
     """
 
     name: ClassVar[str] = "orthogonal"
@@ -314,7 +316,7 @@ class Orthogonal(Part):
 
 
 FEATURES: Registry[Any] = Registry("feature distribution")
-"""The parts that specs can name. A subclass of `Part` of yours with ``read`` joins by ``FEATURES.add``."""
+"""The parts that specs can name. Add your own subclass of `Part` with ``FEATURES.add``."""
 for _part in (
     Isotropic,
     Condition,
@@ -350,9 +352,9 @@ class Chain:
 
 
 def parse_features(spec: str | Features | Chain) -> Any:
-    """Features from their spec; objects with the methods of `Features` pass through.
+    """Read features from their spec; an object with the methods of `Features` is returned as it is.
 
-    Raises `InputError` for anything else. Nothing is ever imported: specs may come from files.
+    Raises `InputError` for anything else. Nothing is imported: specs may come from files.
 
     >>> parse_features("kappa:10")
     Condition(kappa=10.0)
@@ -366,26 +368,26 @@ def parse_features(spec: str | Features | Chain) -> Any:
 
 
 def load_features(text: Any) -> Any:
-    """As `parse_features`, and features of your own as ``module:Class(1)``: for the shell only."""
+    """As `parse_features`; also reads your own class, ``module:Class(1)``. For the shell only."""
     known = load_own("feature distribution", text, FEATURES, parse_features) if isinstance(text, str) else text
     return parse_features(known)
 
 
 def parts_of(features: Any) -> tuple[Any, ...]:
-    """The links of a chain, or the one there is; without parts that do nothing."""
+    """The parts of a chain, or the single part; without parts that change nothing."""
     parts = features.parts if isinstance(features, Chain) else (features,)
     return tuple(part for part in parts if not isinstance(part, Isotropic))
 
 
 def is_builtin_features(features: Any) -> bool:
-    """Whether every part is one of this package's, which its spec brings back."""
+    """Whether every part is of this package, so that its spec restores it."""
     return all(type(part) in FEATURES.values() for part in parts_of(features))
 
 
 def gaussian_map(features: Any, dim: int) -> tuple[Array, bool] | None:
-    """(F, rotates) if rows are F z, z ~ N(0, I), with F (d, d) lower triangular, and then perhaps turned; else None.
+    """(F, rotates) if rows are F z, z ~ N(0, I), with F (d, d) lower triangular, then perhaps rotated; else None.
 
-    Turning comes last, except for what commutes with it: factors.
+    After a rotation only plain factors are possible, which commute with it.
     """
     total, rotates = np.eye(dim), False
     for part in parts_of(features):
@@ -395,13 +397,13 @@ def gaussian_map(features: Any, dim: int) -> tuple[Array, bool] | None:
         total, rotates = matrix @ total, rotates or part.rotates
     if np.array_equal(total, total[0, 0] * np.eye(dim)):
         rotates = False  # all axes are alike
-    if (total != np.tril(total)).any():  # A = Rᵀ Qᵀ, and Qᵀ z is distributed as z
+    if (total != np.tril(total)).any():  # A = Rᵀ Qᵀ, and Qᵀ z has the same distribution as z
         total = np.linalg.qr(total.T)[1].T
     return total, rotates
 
 
 def draw_query_rows(features: Any, normals: Array, moment: Moment, rng: np.random.Generator) -> Array:
-    """Queries (batch, m, d) with this moment, made of standard normals of that shape."""
+    """Queries (batch, m, d) with this moment, made from standard normals of that shape."""
     for part in parts_of(features):
         if hasattr(part, "entries"):
             normals = part.entries(normals, rng)
@@ -411,7 +413,7 @@ def draw_query_rows(features: Any, normals: Array, moment: Moment, rng: np.rando
     if moment.ndim == 2 and (moment == np.diag(diagonal)).all():
         return normals * np.sqrt(diagonal)
     values, vectors = np.linalg.eigh(moment)
-    # What rounding leaves of a zero, 1e-16, would have the root 1e-8.
+    # Rounding turns a zero into 1e-16, whose root is 1e-8: not small.
     values = np.where(values > values[..., -1:] * 1e-12, values, 0.0)
     root = vectors * np.sqrt(values)[..., None, :]
     return normals @ np.swapaxes(root, -1, -2)

@@ -1,7 +1,7 @@
 """Specs: the short texts, such as ``kappa:10+rows:0.8``, that name distributions in files and on the shell.
 
-A spec is one part or several joined by ``+``. A part is a name, or a name, a colon and its numbers. Reading one never
-imports or runs anything: specs may come from files. Only `load_own` imports, for what a user types on the shell.
+A spec is one part or several joined by ``+``. A part is a name, or a name, a colon and numbers. Reading a spec never
+imports or runs anything, because specs may come from files. Only `load_own` imports what a user types on the shell.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Protocol, Self
 from ridgeformer.core.validation import InputError, one_of, shortened
 
 LARGEST = 1e6
-"""Of factors and levels: squares of targets then stay far from overflow, also in float32."""
+"""Largest factor or level in a spec: squares of targets then stay far from overflow, also in float32."""
 MOST_PARTS = 16
-"""Of one spec."""
+"""Largest number of parts in a spec."""
 
 
 class Readable(Protocol):
@@ -33,7 +33,7 @@ class Readable(Protocol):
     """An example of a spec."""
 
     def read(self, text: str) -> Any:
-        """From what stands behind the colon; empty if there is no colon."""
+        """The object for the text after the colon; the text is empty if there is no colon."""
         ...
 
 
@@ -95,7 +95,7 @@ class OneNumber:
 
 
 def read_parts(what: str, spec: str, known: Mapping[str, Readable]) -> list[Any]:
-    """The parts of a spec, each read by its class; the error for an unknown name has the nearest one."""
+    """The parts of a spec, each read by its class; the error for an unknown name suggests the nearest one."""
     texts = spec.split("+")
     if len(texts) > MOST_PARTS:
         raise InputError(f"{what} may have at most {MOST_PARTS} parts, not {len(texts)}.")
@@ -119,15 +119,14 @@ def number_text(value: float) -> str:
 
 
 def class_name(thing: object) -> str:
-    """``module:Class``: what files keep of an object that is not of this package."""
+    """``module:Class``: what files store for an object that is not of this package."""
     return f"{type(thing).__module__}:{type(thing).__qualname__}"
 
 
 def load_own(what: str, text: str, known: Mapping[str, Any], parse: Callable[[Any], Any]) -> Any:
-    """What ``parse`` makes of a spec or, for the shell only, of ``module:Class`` or ``module:Class(1, high=3)``.
+    """Read a spec with ``parse``, or make a user's own object from ``module:Class(1, high=3)``. For the shell only.
 
-    The module is imported from the current folder or wherever Python finds it, because you asked for it by name;
-    arguments are plain literals.
+    The module is imported, from the current folder or from wherever Python finds it. Arguments are plain literals.
     """
     own = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(\(.*\))?", text)
     if own is None or own[1] in known:

@@ -1,15 +1,15 @@
 """The problem: noisy linear regression in context, with a noise level that changes from one context to the next.
 
 A task is four distributions: of the features x, the weights w, the noise (its level and its shape) and the number of
-examples. By default it is the paper's: x ~ N(0, I), w ~ N(0, I), Gaussian noise, a fixed number of examples.
+examples. By default they are those of the paper: x ~ N(0, I), w ~ N(0, I), Gaussian noise, and a fixed number n.
 
-**Loss.** The query is drawn like the features, with the moment M = E[x_t x_tᵀ], so ½(ŷ − y_t)² averages to
+**Loss.** The query is drawn like the features, with the moment M = E[x_t x_tᵀ]. Averaged over the query, ½(ŷ − y_t)² is
 ½(ŵ − w)ᵀ M (ŵ − w); with isotropic features that is ½‖ŵ − w‖².
 
-**Reference.** Given X and σ, no predictor is better on average than the posterior mean of w, however the features were
-drawn and whatever M is. It is the *oracle* w* of every draw, and the adjusted loss is ½(ŵ − w*)ᵀ M (ŵ − w*). Where the
-noise is not Gaussian, or the posterior has no closed form, the oracle is the best predictor that is linear in y, told
-the standard deviation of the noise; `Task.reference` says which of the two it is.
+**Reference.** If σ is known, no predictor is better on average than the posterior mean of w given the data, for all
+features and every M. It is the *oracle* w* of every draw, and the adjusted loss is ½(ŵ − w*)ᵀ M (ŵ − w*). If the noise
+is not Gaussian, or the posterior has no closed form, the oracle is the best predictor that is linear in y and knows the
+standard deviation of the noise; `Task.reference` says which of the two it is.
 """
 
 from __future__ import annotations
