@@ -35,7 +35,7 @@ _COARSE = 10  # the coarse grid looks at every tenth context
 _SLOPES = np.logspace(-4, 8, 37)
 _DECADES = 6
 """c is between 1e-4 and 1e8, and the largest penalty within six decades of the largest σ². Further out there is nothing
-but v = 0 on one side and ConstRR on the other, which is as good as it gets when n = d + 1 leaves a single residual."""
+but v = 0 on one side and ConstRR on the other, which is the best choice when n = d + 1 leaves a single residual."""
 _TOLERANCE = 1e-4  # of the logarithms of parameters; losses, being quadratic around the optimum, are good to its square
 
 

@@ -19,7 +19,7 @@ from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.theory import Check
 
-_DIGITS = 3  # of losses by bands of noise: so many columns of them fit 80 characters
+_DIGITS = 3  # of losses by bands of noise: with more digits the columns would not fit 80 characters
 
 
 def print_explanation(explanation: Explanation) -> None:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         code = _give_up_output(_PIPE_CLOSED)
     except OSError as failed:
         where = "Cannot write to standard output" if failed.filename is None else failed.filename

@@ -110,11 +110,11 @@ def print_table(
     styles: Sequence[str | None] = (),
     ends: Sequence[bool] = (),
 ) -> None:
-    """Print a table in which every number is whole, however narrow the terminal.
+    """Print a table in which no number is broken over two lines, also on a narrow terminal.
 
-    Columns in ``words`` hold words, which may be folded; all others hold numbers, which may not. Columns that do not
-    fit beside the first one follow below it in a table of their own. ``styles`` are those of the rows; ``ends`` says
-    after which of them a line is drawn.
+    Columns in ``words`` hold words, which may be wrapped; all others hold numbers, which may not. Columns that do not
+    fit next to the first one are printed below, in another table. ``styles`` are those of the rows; ``ends`` says after
+    which rows a line is drawn.
     """
     console = output_console()
     cells = [[cell if isinstance(cell, Text) else Text(_clean(cell)) for cell in row] for row in rows]
@@ -143,7 +143,7 @@ def print_table(
 
 
 def number_text(value: float, digits: int = 4) -> str:
-    """A number with so many digits, or that it is none."""
+    """A number with this many digits; in words if it is not finite."""
     return f"{value:.{digits}g}" if math.isfinite(value) else "not finite"
 
 

@@ -76,7 +76,7 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
             json: Also write the result as JSON.
         """
         if resume is not None:
-            own = {"--noise"} if settings.own_prior else set()  # which no file can bring back
+            own = {"--noise"} if settings.own_prior else set()  # a user's own prior, which no file can restore
             chosen = {"--out": out, "--overwrite": overwrite, "--config": config, **dict.fromkeys(given - own, True)}
             terminal.refuse("--resume continues a run in its folder with its own settings", chosen)
         elif overwrite and out is None:

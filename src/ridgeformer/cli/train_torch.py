@@ -119,7 +119,7 @@ def _free_folder(architecture: Architecture, task: Task) -> Path:
 
 
 class _Display(terminal.Progress):
-    """A callback of `ridgeformer.torch.train`: losses beside the Bayes limit, speed and time left."""
+    """A callback of `ridgeformer.torch.train`: losses, the Bayes limit, speed and time left."""
 
     def __init__(self, name: str, task: Task, steps: int) -> None:
         self._name = name

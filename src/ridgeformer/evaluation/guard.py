@@ -33,12 +33,12 @@ from ridgeformer.core.validation import InputError, instance
 from ridgeformer.evaluation.compare import trained_on
 
 _RARE = 6.0
-"""A context is far if it is so many standard deviations away: of those in training, about one in a thousand million."""
+"""A context is far from training if it is more standard deviations away: of training contexts, about one in 10⁹ is."""
 _EXAMPLES = 1.25
 """Up to this factor more or fewer examples than in training are not far from it: with d = 10, models of the zoo
 trained on n = 20 beat AdaRR from n = 12 to 22, lose a little at 25 and are twice as bad at 28 to 30."""
 _PRIOR_NODES = 64  # of the quadrature that finds the largest σ of a prior
-_LONGER = 10.0  # weights are not sane if they are so many times longer than those of ridge regression and typical ones
+_LONGER = 10.0  # weights are not sane if they are longer by this factor than those of ridge regression and typical ones
 
 
 class UntrainedDataWarning(RuntimeWarning):

@@ -143,7 +143,7 @@ def _losses(model: LinearTransformer, contexts: GramDraw) -> Array:
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
     """Contexts whose w and noise, and so their targets, are multiplied by one of a few factors b up to ``stretch``.
 
-    Features are multiplied likewise, up to ``widen``; X is standard normal in n·d dimensions.
+    Features are multiplied in the same way, up to ``widen``; X is standard normal in n·d dimensions.
 
     z = (w, ξ/σ) is standard normal, in D = d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with
     b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
