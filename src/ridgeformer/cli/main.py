@@ -93,8 +93,8 @@ def _wrapped_description(command: Callable[..., int | None]) -> str:
     width = shutil.get_terminal_size().columns
     text = (inspect.getdoc(command) or "").partition("\n\nArgs:")[0]
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    options: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
-    return "\n\n".join(textwrap.fill(part, width, subsequent_indent="  ", **options) for part in paragraphs)
+    fill = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).fill
+    return "\n\n".join(map(fill, paragraphs))
 
 
 def find_command(name: str, arguments: Sequence[str] = ()) -> Callable[..., int | None]:
