@@ -1,7 +1,7 @@
 """ridgeformer: linear transformers that learn to solve noisy regressions in their context.
 
 A reproduction and extension of Vladymyrov, von Oswald, Sandler, Ge, *Linear Transformers are Versatile In-Context
-Learners*, NeurIPS 2024. Start with `load`, `Task` and `evaluate`; `train` makes models of your own.
+Learners*, NeurIPS 2024. Start with `load`, `Task` and `evaluate`; `train` trains new models.
 
 >>> import ridgeformer as rf
 >>> model = rf.load("diag-4-uniform-5")
@@ -51,7 +51,7 @@ try:
     )
     from ridgeformer.training import TrainConfig, TrainResult, train
     from ridgeformer.zoo import load
-except KeyboardInterrupt:  # of one who starts the command and thinks better of it: no traceback
+except KeyboardInterrupt:  # Ctrl-C right after the command was started: no traceback
     if not sys.argv or (sys.argv[0] != "-m" and os.path.basename(sys.argv[0]) != "ridgeformer"):
         raise
     sys.stderr.write("ridgeformer: interrupted.\n")
@@ -106,12 +106,12 @@ __all__ = [
 ]
 
 _LATER = {"SweepResult": "ridgeformer.sweeps", "sweep": "ridgeformer.sweeps"}
-"""Names whose rooms are imported when they are first used."""
+"""Names that are imported when they are first used, and the package that each comes from."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
-    if name == "torch":  # an extra, which says so itself where it is missing
+    if name == "torch":  # an optional part; it says itself if PyTorch is not installed
         return import_module("ridgeformer.torch")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

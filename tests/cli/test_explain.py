@@ -46,8 +46,8 @@ def test_model_with_everything_gives_tables_json_figures_and_code(
     out, file = tmp_path / "new" / "out", tmp_path / "e.json"
     path = make_model(tmp_path / "a.safetensors")
     text = " ".join(succeeds(capsys, "explain", path, "--out", out, "--json", file, "--sequences", 500).split())
-    parts = "a: diag, layers: 2|In short. ŵ is within|without which ŵ = 0, it misses|ω of every layer|after each layer"
-    for part in f"{parts}|nearest to ŵ|Lemma 4.4|with parts switched off|all else fitted again".split("|"):
+    parts = "a: diag, layers: 2|In short. ŵ is within|Of the other parts|ω of every layer|after each layer"
+    for part in f"{parts}|nearest to ŵ|Lemma 4.4|with parts switched off|the rest fitted again".split("|"):
         assert part in text
     found = read_json(file)
     assert found == read_json(out / "explanation.json")
@@ -85,7 +85,7 @@ def test_any_kind_heads_and_noise(
     assert f"σ ~ {noise}" in text
     assert ("defined for diag and gdpp models only" in text) == (kind == "full")
     assert ("blocks A, b, c and δ" in text) == (kind == "full")
-    assert ("fitted again, to be compared" in text) == ablate
+    assert ("fitted again; compare with" in text) == ablate
     assert ("(exact)" in text) == (kind == "gdpp")
     assert read_json(out)["model"]["heads"] == heads
 
@@ -184,7 +184,7 @@ def test_check_of_an_exploding_model_says_that_it_explodes(tmp_path: Path, capsy
     path = tmp_path / "m.safetensors"
     rf.LinearTransformer.init("diag", layers=6, dim=3, scale=100.0).save(path)
     assert explain(str(path), check=True) == 1
-    assert "Theorem 4.1, this model: not finite, for the model explodes" in capsys.readouterr().out
+    assert "Theorem 4.1, this model: not finite, because the model explodes" in capsys.readouterr().out
 
 
 def test_check_that_fails_has_exit_code_one(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:

@@ -44,7 +44,7 @@ def test_new_rows_without_targets_and_of_unknown_groups_are_predicted(capsys: Ca
     pd.DataFrame({"store": ["s0", "new"], "price": [1.0, 2.0], "promo": [0.0, 0.5]}).to_csv("new.csv", index=False)
     flags = ("--target", "units", "--group", "store", "--predict", "new.csv", "--out", "p.tsv")
     text = succeeds(capsys, "fit", "sales.csv", *flags)
-    assert "1 rows are of groups that the data do not have" in text
+    assert "1 rows belong to groups that are not in the data" in text
     written = pd.read_csv("p.tsv", sep="\t")
     assert len(written) == 2
     assert written["std"][1] > written["std"][0]

@@ -146,7 +146,7 @@ def test_live_training_that_was_stopped_goes_on_when_run_again(
     with pytest.raises(rf.RidgeformerError, match="Stopped at step 250"):
         rf.train(live, out=folder, callbacks=[stop])
     command._train_live(tmp_path)
-    assert "Going on with diag, 1 layers" in capsys.readouterr().out
+    assert "Continuing diag, 1 layers" in capsys.readouterr().out
     assert read_json(folder / "result.json")["steps"] == 400
     command._train_live(tmp_path)  # finished: it is trained again, for the user to see
     assert "Training diag, 1 layers" in capsys.readouterr().out

@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "own noise that is not there": (("--noise", "no_such_module:Prior(1)"), "Cannot import no_such_module"),
     "no layers": (("--layers", 0), "layers must be"),
     "start that is not there": (("--start", "nowhere.safetensors"), "nowhere.safetensors"),
-    "nothing to resume": (("--resume", "nowhere"), "holds no run to go on with"),
+    "nothing to resume": (("--resume", "nowhere"), "holds no run to continue"),
     "resume and out": (("--resume", "a", "--out", "b"), "leave out --out"),
     "resume and overwrite": (("--resume", "a", "--overwrite"), "leave out --overwrite"),
     "resume and a setting": (("--resume", "a", "--layers=7"), "leave out --layers"),
@@ -168,7 +168,7 @@ def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterr
     done = interrupted(out)
     assert done.returncode == 130
     last = done.stderr.splitlines()[-1]
-    stopped = re.fullmatch(r"ridgeformer: Stopped at step (\d+); go on with: ridgeformer (.*)", last)
+    stopped = re.fullmatch(r"ridgeformer: Stopped at step (\d+); continue with: ridgeformer (.*)", last)
     assert stopped is not None
     assert 0 < int(stopped[1]) < 3000
     assert (out / "checkpoints" / f"step-{int(stopped[1]):09d}.safetensors").exists()

@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, capsys: Capture) -> None:
     refuses(capsys, "Did you mean 'softmax'", "train", "--kind", "sofmax", *SMALL)
     refuses(capsys, "name that folder", "train", *SMALL, "--overwrite")
     refuses(capsys, "--resume", "train", "--engine", "torch", "--resume", tmp_path, "--layers", 3)
-    refuses(capsys, "no run to go on with", "train", "--engine", "torch", "--resume", tmp_path)
+    refuses(capsys, "no run to continue", "train", "--engine", "torch", "--resume", tmp_path)
 
 
 def test_missing_torch_is_one_sentence(capsys: Capture, monkeypatch: Patch) -> None:

@@ -340,7 +340,7 @@ WRONG_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "evaluate of a config": ("A predictor is", lambda m: rf.evaluate(rf.TrainConfig(), TASK)),
     "compare paired by an array": ("paired must be a bool", lambda m: rf.compare({"m": m}, TASK, paired=X)),  # type: ignore[arg-type]
     "train resumed by an array": ("resume must be a bool", lambda m: rf.train(rf.TrainConfig(), resume=X)),  # type: ignore[arg-type]
-    "layerwise of a baseline": ("Only a model", lambda m: rf.layerwise(rf.baselines.OLS(), TASK)),
+    "layerwise of a baseline": ("layerwise needs a model", lambda m: rf.layerwise(rf.baselines.OLS(), TASK)),
     "a name for a model": (r"rf.load\('diag'\)", lambda m: rf.implicit_weights("diag", X, Y)),  # type: ignore[arg-type]
     "predict with no model": ("model must be a LinearTransformer", lambda m: rf.predict(None, X, Y, QUERIES)),  # type: ignore[arg-type]
     "tokens of no model": ("model must be", lambda m: rf.transform_tokens(rf.Task(), X, Y, QUERIES)),  # type: ignore[arg-type]

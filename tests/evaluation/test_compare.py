@@ -226,7 +226,7 @@ def test_prior_of_the_user_is_evaluated_and_never_replaced_by_a_built_in_one_of_
     assert evaluate(some_model(), Loud(2), 500).loss == evaluate(some_model(), rf.Task(3, 6, Loud(2)), 500).loss
     assert default_levels(Loud(2)) == default_levels(rf.Uniform(4))
     model = with_info(noise="uniform:2", prior="my_priors:Loud")
-    refused("my_priors:Loud; pass that prior again", trained_on, model)
+    refused("my_priors:Loud; pass it", trained_on, model)
     assert trained_on(model, Loud(2)).prior == Loud(2)
 
 
@@ -314,7 +314,7 @@ def test_bad_input_to_profile_and_layerwise_is_one_sentence() -> None:
         ({"m": model}, TASK, [1.0], 0),
     ):
         refused("", profile, *arguments)
-    refused("Only a model", layerwise, OLS(), TASK)
+    refused("layerwise needs a model", layerwise, OLS(), TASK)
     refused("features", layerwise, model, rf.Task(4, 8))
     refused("sequences", layerwise, model, TASK, 0)
 

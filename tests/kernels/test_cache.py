@@ -132,7 +132,7 @@ def test_entry_that_is_no_file_and_one_that_cannot_be_written_are_no_error(folde
     (entry,) = folder.glob("*.kernel")
     entry.unlink()
     entry.mkdir()
-    with pytest.warns(cache.KernelCacheWarning, match="cannot be kept"):
+    with pytest.warns(cache.KernelCacheWarning, match="cannot be stored"):
         assert add_one() == (2.0, False)
 
 
@@ -145,11 +145,11 @@ def test_folder_is_made_for_its_owner_only_and_one_that_others_can_write_to_is_n
     assert made.name == f"kernels-{cache.cache_digest(cache.sources())}"
     assert made.stat().st_mode & 0o777 == 0o700
     made.chmod(0o770)
-    with pytest.warns(cache.KernelCacheWarning, match="can be written to by others"):
+    with pytest.warns(cache.KernelCacheWarning, match="other users can write"):
         assert cache.cache_folder.__wrapped__() is None
     made.chmod(0o700)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.warns(cache.KernelCacheWarning, match="belongs to somebody else"):
+    with pytest.warns(cache.KernelCacheWarning, match="belongs to another user"):
         assert cache.cache_folder.__wrapped__() is None
 
 

@@ -54,7 +54,7 @@ def test_load_by_name_gives_what_loading_the_file_gives(small_zoo: Path) -> None
     [
         ("diag-1-uniform-6", "Did you mean 'diag-1-uniform-5'?"),
         ("diag2-uniform-5", "Did you mean 'diag-2-uniform-5'?"),
-        ("something else", "'ridgeformer zoo' lists what there is."),
+        ("something else", "'ridgeformer zoo' lists the names."),
     ],
 )
 def test_load_of_an_unknown_name_suggests_the_nearest(small_zoo: Path, name: str, hint: str) -> None:

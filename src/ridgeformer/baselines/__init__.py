@@ -1,7 +1,7 @@
-"""What models are compared with: ridge regressions that choose their penalty in various ways, and the Bayes limit.
+"""What models are compared with: ridge regressions that choose their penalty in different ways, and the Bayes limit.
 
-All are linear predictors, ``weights(context) -> (batch, d)``, for any d and n, and say in ``describe()`` what they are.
-They work from Gram matrices alone, in float64. `BASELINES` lists them.
+All are linear predictors for any d and n: ``weights(context)`` gives weights (batch, d), in float64, and ``describe()``
+says in words what the baseline is. They use only the Gram matrices of a context. `BASELINES` lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Bayes limit: no predictor that is not told σ can have a lower expected adjusted loss. In three steps.
+"""The Bayes limit: no predictor that is not told σ can have a lower expected adjusted loss. It is found in three steps.
 
 **How likely** the targets of a context are, given its features and σ, once w ~ N(0, I) is integrated out. Then
 y ~ N(0, X Xᵀ + σ² I). X Xᵀ has the r nonzero eigenvalues s_j of Σ = Xᵀ X, and zero n − r times, so with v = σ²
@@ -180,11 +180,11 @@ def _legendre(count: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Bayes:
-    """The posterior mean of w when σ is drawn from ``prior``: E[w | D] = ∫ p(σ | D) E[w | D, σ] dσ, for any d and n.
+    """The posterior mean of w given the data D, if σ is drawn from ``prior``: E[w | D] = ∫ p(σ | D) E[w | D, σ] dσ.
 
-    With w ~ N(0, I), E[w | D, σ] is ridge regression w*_{σ²}; with w = L u, u ~ N(0, I), it is that of u for features
-    X L. Other weights say themselves what they expect given σ, and how likely the targets are then. The adjusted loss
-    is a squared error around E[w | D, σ]: the mean of that given the data minimises its expectation.
+    With w ~ N(0, I), E[w | D, σ] is ridge regression w*_{σ²}. With w = L u, u ~ N(0, I), it is L times that of u for
+    features X L. Other distributions of weights compute E[w | D, σ] and p(y | X, σ) themselves. The adjusted loss is a
+    squared distance from E[w | D, σ], so the mean of E[w | D, σ] given the data minimises its expectation.
 
     >>> import ridgeformer as rf
     >>> limit = rf.baselines.Bayes("uniform:5")
@@ -193,9 +193,9 @@ class Bayes:
     """
 
     prior: NoisePrior | str
-    """Prior of σ, or its spec, such as "uniform:5"."""
+    """Distribution of the noise level σ, or its spec, such as "uniform:5"."""
     nodes: int | None = None
-    """Nodes of the quadrature over σ; by default enough for sharp posteriors, see `default_nodes`."""
+    """Nodes of the quadrature over σ; by default enough for narrow posteriors, see `default_nodes`."""
     of_weights: Any = "normal"
     """Distribution of w, or its spec, such as "pool:64"."""
     name: ClassVar[str] = "Bayes"

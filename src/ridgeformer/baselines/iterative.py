@@ -1,7 +1,7 @@
-"""AdaRR by gradient descent alone: what a model made of gradient steps could do without inverting a matrix.
+"""AdaRR by gradient descent only: what a model made of gradient steps could do without inverting a matrix.
 
-A descent on ½ wᵀ(Σ + v I)w − wᵀα starts at w = 0 and repeats w ← w + η (α − Σw − v w). The first, with v = 0, is for
-the residual variance σ̂²; the second, with v = σ̂², for the weights.
+Gradient descent on ½ wᵀ(Σ + v I)w − wᵀα starts at w = 0 and repeats w ← w + η (α − Σw − v w). It is run twice: with
+v = 0 to find the residual variance σ̂², and with v = σ̂² to find the weights.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ridgeformer.core.validation import nonnegative, whole_number
 
 @dataclass(frozen=True)
 class IterativeAdaRR:
-    """AdaRR with both of its regressions replaced by ``iterations`` steps of gradient descent each.
+    """AdaRR with each of its two regressions replaced by ``iterations`` steps of gradient descent.
 
-    Step size: 1 / (B + v), with an upper bound B of the largest eigenvalue of Σ that costs one product of matrices
-    (`eigenvalue_bound`). No coordinate then ever overshoots its aim, whatever the context. It decides how many
-    iterations are needed (`iterations_needed` on 200 000 sequences of uniform:5): 24, where twice the step would need
-    19, and B = tr Σ, which is free, 84.
+    The step size is 1 / (B + v), with an upper bound B of the largest eigenvalue of Σ that costs one matrix product
+    (`eigenvalue_bound`); with it no coordinate ever goes past its limit. 24 iterations are then needed
+    (`iterations_needed` on 200 000 sequences of uniform:5). Twice the step would need 19, and B = tr Σ, which costs
+    nothing, 84.
 
     >>> IterativeAdaRR(200).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[2.0]]
     """
 
     iterations: int = 100
-    """Steps of each descent. The paper finds that about 100 are needed."""
+    """Steps of each gradient descent. The paper finds that about 100 are needed."""
     name: ClassVar[str] = "IterativeAdaRR"
 
     def __post_init__(self) -> None:
@@ -60,8 +60,8 @@ class IterativeAdaRR:
     def weights_after(self, context: Context) -> Iterator[Array]:
         """What `IterativeAdaRR(k)` gives, (batch, d), for k = 1, 2, … ``iterations``.
 
-        For measuring only: in the eigenbasis of Σ each descent is d numbers that shrink towards their aim by a factor
-        1 − η(s + v) at every step, so that k steps need no loop.
+        For measurements only: in the eigenbasis of Σ the distance of each coordinate from its limit shrinks by the
+        factor 1 − η(s + v) at every step, so that k steps need no loop.
         """
         fit = LeastSquares.of(context)
         for coordinates in _coordinates_after(fit, context, self.iterations):

@@ -1,4 +1,4 @@
-"""Least squares in the eigenbasis of Σ: what every ridge regression and the likelihood of σ are made of."""
+"""Least squares in the eigenbasis of Σ: every ridge regression and the likelihood of σ are computed from it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ noise-free contexts each of 1 to 50 features and 2 to 10 000 examples, in both p
 class LeastSquares:
     """The least-squares fit of least norm of a batch of contexts, one row each, in float64.
 
-    Of d directions at most m = min(n, d) hold data; the others have weight zero in every fit and are left out here.
+    At most m = min(n, d) of the d directions have data; the others have weight zero in every fit and are left out here.
     """
 
     examples: int | Array
     """n, one number or (batch,)."""
     values: Array
-    """s, (batch, m): eigenvalues of Σ, ascending; exactly 0 where a direction holds no data."""
+    """s, (batch, m): eigenvalues of Σ, ascending; exactly 0 where a direction has no data."""
     coordinates: Array
-    """b = a / s, (batch, m): the fit in the eigenbasis; 0 where a direction holds no data."""
+    """b = a / s, (batch, m): the fit in the eigenbasis; 0 where a direction has no data."""
     vectors: Array
     """(batch, d, m), columns."""
     residual: Array
-    """ρ = λ − Σ_j a_j² / s_j = Σ_i (y_i − ŷ_i)², (batch,); exactly 0 if it is no more than rounding."""
+    """ρ = λ − Σ_j a_j² / s_j = Σ_i (y_i − ŷ_i)², (batch,); exactly 0 if it is not larger than rounding errors."""
     noise_variance: Array
     """σ̂², (batch,); see `estimated_variance`."""
 
@@ -66,12 +66,12 @@ class LeastSquares:
 
     @property
     def rank(self) -> Array:
-        """r, the number of directions that hold data, (batch,)."""
+        """r, the number of directions that have data, (batch,)."""
         return (self.values > 0).sum(axis=1)
 
     @property
     def divisors(self) -> Array:
-        """s with 1 in place of 0: what may be divided by, since the fit is zero there anyway. (batch, m)."""
+        """s with 1 in place of 0, (batch, m), to divide by: the fit is zero there anyway."""
         return np.where(self.values > 0, self.values, 1.0)
 
     def ridge(self, penalty: Any) -> Array:
@@ -85,12 +85,12 @@ class LeastSquares:
 
 
 def estimated_variance(context: Context, residual: Array) -> Array:
-    """σ̂², (batch,): the residual variance ρ / (n − d) if n > d; otherwise what the energy says.
+    """σ̂², (batch,): the residual variance ρ / (n − d) if n > d; otherwise an estimate from λ = Σ_i y_i².
 
-    With n ≤ d the fit goes through all examples and leaves no residual. What is left to compare is the energy: over
-    w ~ N(0, I) and the noise, E[λ | X] = tr Σ + n σ², so z = (λ − tr Σ) / n is σ² on average. It scatters by
-    τ = √(2 tr Σ²) / n even without noise, and can be negative. No penalty at all would be the worst reply to that (the
-    loss of least squares has no mean at n = d), so σ̂² = (z + √(z² + τ²)) / 2: above zero, and near z once z ≫ τ.
+    With n ≤ d the fit goes through all examples and leaves no residual, so only λ can tell something about σ. Over
+    w ~ N(0, I) and the noise, E[λ | X] = tr Σ + n σ², so z = (λ − tr Σ) / n is σ² on average. Even without noise z
+    varies by τ = √(2 tr Σ²) / n, and it can be negative. A penalty of zero would be the worst choice then: the loss of
+    least squares has no mean at n = d. So σ̂² = (z + √(z² + τ²)) / 2, which is above zero, and close to z if z ≫ τ.
     """
     n, dim = context.examples, context.dim
     of_residual = np.maximum(residual, 0.0) / np.maximum(n - dim, 1)

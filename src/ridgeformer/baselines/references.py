@@ -1,8 +1,8 @@
-"""What is best for a task: which references are limits that no predictor can pass, and where there is none.
+"""The best possible predictors for a task, where they are known.
 
-The oracle is part of every draw (`core.task`). The Bayes limit is not told σ. Both are exact where the noise is
-Gaussian and the posterior of w has a closed form or a sum. Elsewhere the oracle is the best linear predictor and there
-is no Bayes limit: tables then say so.
+The oracle, which is told σ, is part of every draw (`core.task`). The Bayes limit is not told σ. With Gaussian noise and
+a posterior of w that can be computed, no predictor with the same knowledge is better on average than these two.
+Otherwise the oracle is only the best predictor that is linear in y, and there is no Bayes limit; tables then say so.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ridgeformer.core.task import Task
 
 
 def bayes_limit(task: Task) -> Bayes | None:
-    """The Bayes limit of a task; None where it has none that can be computed.
+    """The Bayes limit of a task, the best predictor that is not told σ; None if it cannot be computed.
 
-    A mixture has one if its components differ only in features and numbers of examples: given X, these say nothing more
-    of w.
+    A mixture has one if its components differ only in features and numbers of examples: once X is known, these tell
+    nothing more about w.
 
     >>> bayes_limit(Task(noise_shape="student:5")) is None
     True
@@ -30,7 +30,11 @@ def bayes_limit(task: Task) -> Bayes | None:
 
 
 def reference_note(task: Task) -> str:
-    """One sentence on what losses are compared with, for the end of a table."""
+    """One sentence that says what losses on a task are compared with; it is printed below tables.
+
+    >>> reference_note(Task(noise_shape="student:5")).rpartition("; ")[2]
+    'no Bayes limit is known.'
+    """
     oracle = task.reference
     limit = "no Bayes limit is known" if bayes_limit(task) is None else "the Bayes limit is not told σ"
     bound = "no predictor is better on average" if oracle.exact else "losses below it are possible"

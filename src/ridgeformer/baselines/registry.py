@@ -1,4 +1,4 @@
-"""All baselines with what tables, legends and the shell need to know of them; add yours here or from outside."""
+"""The list of all baselines, with their names, labels and how to make them. Add yours here or from outside."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from ridgeformer.core.predictor import Predictor
 from ridgeformer.core.registry import BLACK, ORANGE, PURPLE, SKY, Look, Registry
 from ridgeformer.core.task import Task
 
-_GREY = Look("#777777", (1, 2), width=1.0)  # for what no figure of the paper shows
+_GREY = Look("#777777", (1, 2), width=1.0)  # for baselines that no figure of the paper shows
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One entry of `BASELINES`."""
+    """One entry of `BASELINES`: a baseline that tables, plots and the command line know.
+
+    >>> BASELINES["adarr"].label, BASELINES["adarr"].make(Task()).describe()
+    ('AdaRR', 'AdaRR, v = σ̂²')
+    """
 
     name: str
     """In files and on the shell."""
     label: str
     """In tables and legends."""
     make: Callable[[Task], Predictor | None]
-    """The baseline for a task, tuned to it if it has anything to tune; None if the task has none."""
+    """Makes the baseline for a task, tuned to it if there is anything to tune; None if it is not defined there."""
     summary: str
     """What it does, in one sentence."""
     look: Look = _GREY
@@ -35,7 +39,7 @@ class Baseline:
 
 
 BASELINES: Registry[Baseline] = Registry("baseline")
-"""By name, in the order in which tables list them."""
+"""All baselines by name, in the order of tables."""
 for _baseline in (
     Baseline(
         "ols", "OLS", lambda task: OLS(), "Ordinary least squares: no penalty.", Look("#8B6F4E", (5, 2), width=1.0)
@@ -84,7 +88,13 @@ for _baseline in (
 
 
 def baselines_for(task: Task, names: Iterable[str] | None = None) -> dict[str, Predictor]:
-    """The baselines that a task has, by label: all of them, or those with these names."""
+    """The baselines of a task, by label: all of them, or those with these names.
+
+    Baselines that are not defined for the task are left out. Raises `InputError` for an unknown name.
+
+    >>> list(baselines_for(Task(noise_shape="student:5"), ("ols", "adarr", "bayes")))
+    ['OLS', 'AdaRR']
+    """
     entries = BASELINES.values() if names is None else [BASELINES.find(name) for name in names]
     made = {entry.label: entry.make(task) for entry in entries}
     return {label: baseline for label, baseline in made.items() if baseline is not None}

@@ -17,7 +17,7 @@ from ridgeformer.core.validation import InputError, finite_array, nonnegative, r
 
 @dataclass(frozen=True)
 class OLS:
-    """Ordinary least squares: v = 0, and the solution of least norm where n < d leaves a choice.
+    """Ordinary least squares: ridge regression with penalty v = 0. With n < d it is the solution with the least norm.
 
     >>> OLS().weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[2.0]]
@@ -34,14 +34,16 @@ class OLS:
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
-    """Ridge regression that is told the noise level: v = σ². With it, the adjusted loss is zero by definition.
+    """Ridge regression that is told the noise level: penalty v = σ². By definition its adjusted loss is zero.
+
+    Without ``sigma`` it can be evaluated on a task, where σ is known, but not used on other data.
 
     >>> Oracle(sigma=5**0.5).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[1.0]]
     """
 
     sigma: Any = None
-    """σ: one number, or one per context (batch,)."""
+    """σ: one number, or one for each context (batch,)."""
     name: ClassVar[str] = "Oracle"
 
     def __post_init__(self) -> None:
@@ -53,7 +55,7 @@ class Oracle:
             object.__setattr__(self, "sigma", sigma.astype(np.float64))
 
     def weights_from_draw(self, draw: ContextDraw) -> Array:
-        """(batch, d) weights; an oracle that was told no σ takes that of the draw."""
+        """Weights (batch, d); without ``sigma``, with the σ of the draw."""
         return draw.oracle if self.sigma is None else self.weights(draw.context)
 
     def weights(self, context: Context) -> Array:
@@ -71,7 +73,7 @@ class Oracle:
 
 @dataclass(frozen=True)
 class ConstRR:
-    """One penalty v ≥ 0 for every sequence; `ConstRR.tuned` finds the best one for a task.
+    """ConstRR: ridge regression with the same penalty v ≥ 0 for all contexts; `ConstRR.tuned` finds the best v.
 
     >>> ConstRR(5.0).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[1.0]]
@@ -85,7 +87,7 @@ class ConstRR:
 
     @classmethod
     def tuned(cls, task: Task) -> ConstRR:
-        """The penalty with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
+        """With the penalty that has the least expected adjusted loss on ``task``; see `baselines.tuning`."""
         return cls(tuned_parameters(task).v)
 
     def weights(self, context: Context) -> Array:
@@ -97,9 +99,10 @@ class ConstRR:
 
 @dataclass(frozen=True)
 class AdaRR:
-    """v = σ̂², the residual variance of least squares with n − d degrees of freedom.
+    """AdaRR: adaptive ridge regression. Its penalty v = σ̂² is the noise variance estimated from each context.
 
-    With n ≤ d there is no residual: then σ̂² comes from the targets' energy, see `least_squares.estimated_variance`.
+    σ̂² is the sum of squared residuals of least squares, divided by n − d. With n ≤ d there is no residual; then σ̂²
+    comes from the mean square of the targets, see `least_squares.estimated_variance`.
 
     >>> AdaRR().weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[2.0]]
@@ -117,7 +120,7 @@ class AdaRR:
 
 @dataclass(frozen=True)
 class TunedRR:
-    """v = c · min(σ̂², cap), with c, cap ≥ 0; `TunedRR.tuned` finds the best two for a task.
+    """TunedRR: AdaRR with penalty v = c · min(σ̂², cap), with c, cap ≥ 0; `TunedRR.tuned` finds the best two numbers.
 
     >>> TunedRR(c=1.3, cap=14).describe()
     'TunedRR, v = 1.3 · min(σ̂², 14)'
@@ -134,7 +137,7 @@ class TunedRR:
 
     @classmethod
     def tuned(cls, task: Task) -> TunedRR:
-        """(c, cap) with the least expected adjusted loss on ``task``; see `ridgeformer.baselines.tuning`."""
+        """With the (c, cap) that have the least expected adjusted loss on ``task``; see `baselines.tuning`."""
         tuned = tuned_parameters(task)
         return cls(tuned.c, tuned.cap)
 

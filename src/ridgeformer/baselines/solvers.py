@@ -1,9 +1,10 @@
-"""Classical solvers by number of steps: what a model of as many layers is to be measured with.
+"""Classical solvers with a given number of steps, to be compared with models of as many layers.
 
-All solve the system (Σ + v I) w = α of AdaRR, with its penalty v = σ̂² given to them, and all end at AdaRR. They differ
-in how fast: gradient descent by a constant factor a step, conjugate gradients by the square root of the condition
-number and exactly after d steps, Newton's iteration for the inverse by doubling the digits, at the cost of products of
-matrices (Fu, Chen, Jia, Sharan, *Transformers learn to achieve second-order convergence rates*, 2024).
+All solve the linear system (Σ + v I) w = α of AdaRR, are given its penalty v = σ̂², and converge to AdaRR. They differ
+in speed. Gradient descent reduces the error by a constant factor in each step, which depends on the condition number;
+conjugate gradients by a factor that depends on its square root, and they are exact after d steps. Newton's iteration
+for the inverse doubles the number of correct digits in each step, but needs matrix products (Fu, Chen, Jia, Sharan,
+*Transformers learn to achieve second-order convergence rates*, 2024).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ridgeformer.core.validation import whole_number
 
 @dataclass(frozen=True)
 class Solver:
-    """One of the solvers, stopped after ``steps``; subclasses say what a step is."""
+    """A solver that stops after ``steps`` steps; subclasses define a step."""
 
     steps: int = 1
     name: ClassVar[str]
@@ -57,7 +58,7 @@ def _divided(numerator: Array, denominator: Array) -> Array:
 
 @dataclass(frozen=True)
 class GradientDescent(Solver):
-    """w ← w + η(α − Aw) with η = 1/B, B ≥ the largest eigenvalue of A.
+    """Gradient descent on the system A w = α of AdaRR: w ← w + η(α − Aw), η = 1/B, B ≥ the largest eigenvalue of A.
 
     >>> GradientDescent(200).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
     [[2.0]]
@@ -75,7 +76,11 @@ class GradientDescent(Solver):
 
 @dataclass(frozen=True)
 class ConjugateGradient(Solver):
-    """Hestenes and Stiefel (1952)."""
+    """Conjugate gradients (Hestenes and Stiefel, 1952) on the system A w = α of AdaRR; exact after d steps.
+
+    >>> ConjugateGradient(1).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[2.0]]
+    """
 
     name: ClassVar[str] = "CG"
     look: ClassVar[Look] = Look("#6B8E23", (3, 1), width=1.0)
@@ -97,7 +102,11 @@ class ConjugateGradient(Solver):
 
 @dataclass(frozen=True)
 class Newton(Solver):
-    """Z ← Z(2I − AZ) from Z = A/B², whose limit is A⁻¹; the weights are Zα."""
+    """Newton's iteration for the inverse of A: Z ← Z(2I − AZ), from Z = A/B²; the weights are Zα.
+
+    >>> Newton(20).weights(Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]])).round(6).tolist()
+    [[2.0]]
+    """
 
     name: ClassVar[str] = "Newton"
     look: ClassVar[Look] = Look("#7B68EE", (5, 1, 1, 1), width=1.0)

@@ -1,11 +1,11 @@
-"""The parameters of ConstRR and TunedRR with the least mean adjusted loss on a task, found once and kept.
+"""The parameters of ConstRR and TunedRR with the least mean adjusted loss on a task, found once and then stored.
 
 In the eigenbasis of Σ the error of penalty v against the oracle's σ² is, with b the fit of least squares,
 
     w_v − w*_{σ²} = b s (1/(s + v) − 1/(s + σ²)) = b / (s + σ²) · (σ² − v) · s / (s + v)
 
-in each coordinate, so one draw of contexts serves every v that a search may ask for. For every context the square of it
-falls with v up to σ² and grows from there on: good penalties lie between the least and the largest σ².
+in each coordinate, so one draw of contexts is enough for every v that the search tries. In every context its square
+falls with v up to σ² and then grows, so good penalties lie between the smallest and the largest σ².
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COARSE = 10  # the coarse grid looks at every tenth context
 _SLOPES = np.logspace(-4, 8, 37)
 _DECADES = 6
 """c is between 1e-4 and 1e8, and the largest penalty within six decades of the largest σ². Further out there is nothing
-but v = 0 on one side and ConstRR on the other, which is as good as it gets when n = d + 1 leaves a single residual."""
+but v = 0 on one side and ConstRR on the other, which is the best choice when n = d + 1 leaves a single residual."""
 _TOLERANCE = 1e-4  # of the logarithms of parameters; losses, being quadratic around the optimum, are good to its square
 
 
@@ -52,10 +52,10 @@ _known: dict[Task, Tuned] = {}
 
 
 def tuned_parameters(task: Task) -> Tuned:
-    """From this process, from the cache folder, or by tuning now, which takes a few seconds.
+    """The parameters for a task: from this process, from the cache folder, or tuned now, which takes a few seconds.
 
-    They depend on dim, context and noise prior, and on nothing else: contexts come from a stream of their own. Priors
-    that a spec cannot bring back are not written to disk.
+    They depend only on the task: tuning has a random stream of its own. Parameters for a task with parts that a spec
+    cannot restore are not written to disk.
     """
     try:
         known = _known.get(task)

@@ -36,9 +36,9 @@ class BenchConfig:
     """What ``ridgeformer bench`` measures and how long it takes over it."""
 
     repeats: int = 7
-    """Samples per competitor, taken in turns; the best one counts, since others' work only ever adds time."""
+    """Samples per competitor, taken in turns; the best one counts, because other programs can only add time."""
     quick: bool = False
-    """A run of about 25 seconds on smaller sizes, to see that everything works; its numbers are not to be quoted."""
+    """A run of about 25 seconds on smaller sizes, to see that everything works; do not quote its numbers."""
     only: tuple[str, ...] = ()
     """Names of the sections to run; empty means all."""
 

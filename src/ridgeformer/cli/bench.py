@@ -22,13 +22,15 @@ def bench(
     ablations: bool = False,
     json: terminal.File = None,
 ) -> None:
-    """Measure speed, memory and growth on this machine, against JAX and PyTorch where they are installed (4 minutes).
+    """Measure speed and memory on this machine (4 minutes).
+
+    JAX and PyTorch are measured too, if they are installed. One section shows how time grows with the problem size.
 
     Args:
         config: What to measure.
         training: Instead, train models from scratch and measure the time to a good loss (12 minutes).
-        ablations: Instead, leave out the ingredients of the training recipes one by one (10 minutes).
-        json: Also write the rows and the machine as JSON.
+        ablations: Instead, train without one ingredient of the training recipes at a time (10 minutes).
+        json: Also write the rows and a description of the machine as JSON.
     """
     terminal.check_files(json)
     if training or ablations:
@@ -44,7 +46,7 @@ def bench(
 
 
 def print_bench(report: BenchReport) -> None:
-    """One table per section, between what the machine is and how many targets were met."""
+    """A description of the machine, one table for each section, and how many targets were met."""
     machine, others, outcome = report.about()
     terminal.say(machine)
     terminal.say(others)

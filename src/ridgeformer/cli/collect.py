@@ -27,16 +27,17 @@ def collect(
     plot: bool = True,
     formats: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FORMAT…")] = ("pdf", "svg", "png"),
 ) -> None:
-    """Make one table of all finished runs in a folder, and a plot of their losses, with bands over seeds.
+    """Make one table and one plot of all finished runs in a folder.
 
-    Nothing is trained or measured. The table is written as CSV and JSON, and as Parquet if pyarrow is installed.
+    Nothing is trained or measured. The table is written as CSV and JSON, and as Parquet if pyarrow is installed. The
+    plot shows the mean over seeds, with a band for their spread.
 
     Args:
-        folder: Folder with run directories, such as that of 'ridgeformer sweep'.
-        out: Where to put table and plot; by default into the folder itself.
-        where: Only cells with these values, such as kind=full noise=uniform:5.
-        x: Field on the horizontal axis; by default the first that varies, such as layers.
-        value: Column on the vertical axis, such as p99, or 'adjusted_loss noise fixed:3' of a study that measures it.
+        folder: Folder with runs, such as the one that 'ridgeformer sweep' wrote.
+        out: Folder for the table and the plot; by default the folder with the runs.
+        where: Use only runs with these values, such as kind=full noise=uniform:5.
+        x: Setting on the horizontal axis; by default the first one that varies, such as layers.
+        value: Column on the vertical axis, such as p99, or 'adjusted_loss noise fixed:3' if the study measured that.
         plot: Draw the plot.
         formats: Formats of the plot: pdf, svg, png.
     """
@@ -69,7 +70,7 @@ def _matches(row: Mapping[str, Any], choice: str) -> bool:
 
 
 def _print(rows: Sequence[Mapping[str, Any]], fields: Sequence[str], value: str) -> None:
-    """A line for each combination of settings, over its seeds; with one seed, the standard error of its own."""
+    """A line for each combination of settings: the mean over its seeds and, with several seeds, their spread."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in fields), []).append(row)

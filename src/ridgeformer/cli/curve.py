@@ -18,10 +18,11 @@ from ridgeformer.evaluation.curve import OVERS, Curve
 from ridgeformer.evaluation.statistics import Evaluation
 
 _DEFAULT_BASELINES = ("adarr", "bayes")
-_SOLVER_STEPS = 10  # shown beside models without layers to compare with
-_OVER_HELP = f"What changes: {', '.join(OVERS)}."
+_SOLVER_STEPS = 10  # if there is no model whose number of layers they could take
+_OVER_HELP = f"The number that changes: {', '.join(OVERS)}. (default: layers)"
 _BASELINES_HELP = (
-    f"Baselines beside the models: {', '.join([*BASELINES, *(s.name.lower() for s in SOLVERS)])}; none for none."
+    f"Baselines to compare with: {', '.join([*BASELINES, *(s.name.lower() for s in SOLVERS)])}, or the word none. By "
+    "default adarr and bayes, and over layers also gd, cg and newton."
 )
 
 
@@ -29,7 +30,7 @@ def curve(
     models: tyro.conf.Positional[Annotated[tuple[str, ...], terminal.argument("MODEL…")]] = (),
     over: Annotated[str, terminal.argument("NAME", _OVER_HELP)] = "layers",
     values: Annotated[tuple[float, ...], terminal.argument("X…")] = (),
-    noise: terminal.Spec = None,
+    noise: terminal.Noise = None,
     examples: terminal.Examples = None,
     features: terminal.Features = None,
     weights: terminal.Weights = None,
@@ -43,22 +44,22 @@ def curve(
     json: terminal.File = None,
     csv: terminal.File = None,
 ) -> None:
-    """Measure losses while one number changes: layers, examples, the noise level, the condition number of x, …
+    """Measure losses while one number changes: layers, examples, noise level, …
 
-    Over layers, models are read out after each layer, beside gradient descent (GD), conjugate gradients (CG) and
-    Newton's iteration with as many steps. The task is that of the models' training, except for what you
-    change.
+    With --over layers, the prediction that a model holds after each layer is compared with as many steps of gradient
+    descent (GD), conjugate gradients (CG) and Newton's iteration.
+
+    By default sequences are drawn as in the models' training; --noise, --examples, --features and so on change that.
 
     Args:
-        models: Model files or names of the zoo.
-        values: Values of that number; by default some worth looking at.
-        noise: Prior of σ, such as uniform:5, or your own as module:Class(1).
-        loss: Show losses instead of adjusted losses, which are above the oracle's.
-        sequences: Fresh sequences at each value.
-        seed: Names the sequences: the same ones for the same seed.
-        out: Folder for the picture (SVG and PNG), curve.json and curve.csv; by default curves, in the current folder.
-        json: Also write everything as JSON here.
-        csv: Also write everything as CSV here.
+        models: Model files or names of models in the zoo.
+        values: Values of the number that changes; by default a useful range.
+        loss: Show losses instead of adjusted losses (the loss above that of the oracle, which is told σ).
+        sequences: Number of fresh sequences at each value.
+        seed: Seed of the sequences: the same seed gives the same sequences.
+        out: Folder for the plot (SVG and PNG) and its numbers (JSON and CSV); by default curves/.
+        json: Also write everything as JSON to this file.
+        csv: Also write everything as CSV to this file.
     """
     whole_number("sequences", sequences, 1)
     check_seed(seed)
@@ -79,7 +80,7 @@ def curve(
 
 
 def _baselines(names: tuple[str, ...], over: str, models: dict[str, Any]) -> dict[str, Any]:
-    """Baselines by label: entries, made for every task, and solvers with as many steps as models have layers."""
+    """Baselines by label: entries of `BASELINES`, and solvers with as many steps as the deepest model has layers."""
     steps = max((model.layers for model in models.values()), default=_SOLVER_STEPS)
     solvers = {solver.name.lower(): solver for solver in SOLVERS}
     default = (*_DEFAULT_BASELINES, *(solvers if over == "layers" else ()))
@@ -106,7 +107,7 @@ def print_curve(found: Curve, loss: bool) -> None:
     terminal.print_table(title, heads, rows, words=())
     everything = [one for row in found.evaluations.values() for one in row if one is not None]
     if any(one.tail_dominated for one in everything):
-        terminal.say("†  the worst 1 % of the sequences make up more than half of the mean, which says little then.")
+        terminal.say("†  The worst 1 % of the sequences make up more than half of this mean, so it says little.")
     terminal.say(reference_note(found.task))
 
 
@@ -118,7 +119,7 @@ def _cell(one: Evaluation | None, loss: bool) -> str:
 
 
 def _write(found: Curve, loss: bool, folder: Path | None, json: Path | None, csv: Path | None) -> None:
-    """The picture and the numbers."""
+    """The plot and the numbers."""
     from ridgeformer.plots.curve_figures import curve_figure  # brings in matplotlib
     from ridgeformer.plots.render import save_figure
 

@@ -1,4 +1,4 @@
-"""``ridgeformer evaluate``: how good models are, beside each other, the baselines and the Bayes limit."""
+"""``ridgeformer evaluate``: measure models, and compare them with each other, the baselines and the Bayes limit."""
 
 from __future__ import annotations
 
@@ -36,18 +36,21 @@ from ridgeformer.zoo import load
 
 _DEFAULT_SHIFTS, _GARG = "default", "garg"
 _PART = 5
-"""A noise level of a profile and a shift each get a fifth of the sequences: there are many of them."""
+"""Each noise level of a profile and each shift gets a fifth of the sequences, because there are many of them."""
 _HEADS = ("predictor", "adjusted loss ± s.e.", "median", "p99", "largest", "worst 1 %", "loss ± s.e.")
-_BASELINES_HELP = f"Measure {', '.join(entry.label for entry in BASELINES.values())} too, tuned to the noise prior."
+_BASELINES_HELP = (
+    f"Also measure {', '.join(entry.label for entry in BASELINES.values())}. Those with constants are tuned to the "
+    "distribution of σ."
+)
 _SHIFT_HELP = (
-    f"Also measure off the training distribution: {_DEFAULT_SHIFTS}, {_GARG} for the battery of Garg et al., or "
-    f"{', '.join(entry.form for entry in SHIFTS.values())}, or several joined by +."
+    f"Also measure on sequences that differ from those of training: {_DEFAULT_SHIFTS} (a list of shifts), {_GARG} (the "
+    f"shifts of Garg et al. 2022), or {', '.join(entry.form for entry in SHIFTS.values())}, or several joined by +."
 )
 
 
 def evaluate(
     models: tyro.conf.Positional[Annotated[tuple[str, ...], terminal.argument("MODEL…")]] = (),
-    noise: terminal.Spec = None,
+    noise: terminal.Noise = None,
     examples: terminal.Examples = None,
     features: terminal.Features = None,
     weights: terminal.Weights = None,
@@ -62,17 +65,19 @@ def evaluate(
     json: terminal.File = None,
     csv: terminal.File = None,
 ) -> None:
-    """Measure models on fresh sequences, all on the same ones, with error bars, tails and paired differences.
+    """Measure models on fresh sequences, with error bars and paired differences.
 
-    The task is that of the models' training, except for what you change.
+    All models are measured on the same sequences. By default these are drawn as in the models' training; --noise,
+    --examples, --features and so on change that.
+
+    The adjusted loss is the loss above that of the oracle, which is ridge regression that is told the noise level σ.
 
     Args:
-        models: Model files or names of the zoo.
-        noise: Prior of σ, such as uniform:5, or your own as module:Class(1); by default that of the models' training.
-        sequences: Fresh sequences; each level of --profile and each --shift gets a fifth of them.
-        seed: Names the sequences: the same ones for the same seed.
-        profile: Also measure at fixed noise levels, up to one beyond the prior.
-        layerwise: Also measure what the models would say after each layer.
+        models: Model files or names of models in the zoo.
+        sequences: Number of sequences; each noise level of --profile and each --shift gets a fifth of it.
+        seed: Seed of the sequences: the same seed gives the same sequences.
+        profile: Also measure at fixed noise levels, the last of them higher than in training.
+        layerwise: Also measure the prediction that the models hold after each layer.
         json: Also write everything as JSON.
         csv: Also write everything as CSV.
     """
@@ -83,7 +88,7 @@ def evaluate(
     task = task_for(loaded, noise, examples, features, weights, noise_shape, mixture)
     shifts = _shifts(shift, task)
     if not loaded and (not baselines or layerwise):
-        raise InputError("Name at least one model file, or ask for --baselines alone.")
+        raise InputError("Name at least one model, or ask for --baselines alone.")
     for label in (entry.label for entry in BASELINES.values() if baselines and entry.label in loaded):
         raise InputError(f"A model cannot be called {label}, which is the name of a baseline.")
     with terminal.ERRORS.status("tuning baselines"):
@@ -153,7 +158,7 @@ def model_labels(names: Sequence[str]) -> list[str]:
 
 
 def _shifts(specs: Sequence[str], task: Task) -> tuple[str, ...]:
-    """The specs, with ``default`` written out, checked before any work is done."""
+    """The specs, with ``default`` and ``garg`` replaced by their lists; checked before any work is done."""
     chosen: list[str] = []
     for spec in specs:
         several = {_DEFAULT_SHIFTS: evaluation.default_scenarios, _GARG: evaluation.garg_battery}
@@ -172,14 +177,14 @@ def task_for(
     noise_shape: str | None = None,
     mixture: str | None = None,
 ) -> Task:
-    """What to draw: as asked, else as the models were trained, else the defaults of `Task`."""
+    """The task to draw from: what the user asked for, else what the models were trained on, else `Task()`."""
     default = Task()
     dim = _agreed("number of features", {name: model.dim for name, model in models.items()}, default.dim, "")
     loaders = {"features": load_features, "weights": load_weights, "noise_shape": load_shape}
     count = int(str(examples)) if str(examples).isdecimal() else examples
     asked: dict[str, Any] = {"noise": noise, "examples": count, "features": features, "weights": weights}
     asked |= {"noise_shape": noise_shape}
-    needed = noise is None or examples is None  # otherwise what cannot be read is passed over
+    needed = noise is None or examples is None  # otherwise a task that cannot be read is ignored
     tasks = {name: _trained_on(name, model, needed) for name, model in models.items()}
     if mixture is None and all(spec is None for spec in asked.values()):
         mixture = _agreed_if_any("mixture", tasks)
@@ -201,7 +206,7 @@ def task_for(
 
 
 def _agreed_if_any(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Any:
-    """What all models' tasks say under this name; None if none says anything."""
+    """The value under this name that all models' tasks agree on; None if no task has the name."""
     if not any(name in task for task in tasks.values()):
         return None
     flag = "--" + name.replace("_", "-")
@@ -211,7 +216,7 @@ def _agreed_if_any(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def _trained_on(name: str, model: LinearTransformer, needed: bool) -> Mapping[str, Any]:
-    """What a model file says about its task; files may say anything."""
+    """What a model file says about its task. A file may contain anything, so it is checked."""
     task = model.info.get("task", {})
     if not isinstance(task, Mapping) or not isinstance(task.get("noise", ""), str):
         if not needed:
@@ -221,7 +226,7 @@ def _trained_on(name: str, model: LinearTransformer, needed: bool) -> Mapping[st
 
 
 def _agreed(what: str, values: Mapping[str, Any], default: Any, remedy: str) -> Any:
-    """The one value that all have, or the default if none has any."""
+    """The one value that all models have, or the default if there are no values; `InputError` if they differ."""
     if not values:
         return default
     (first, value), *others = values.items()
@@ -248,12 +253,12 @@ class EvaluationReport:
     comparison: evaluation.Comparison
     profile: evaluation.Profile | None = None
     layers: Mapping[str, tuple[Evaluation, ...]] | None = None
-    """For each model, the read-out after 1, 2, … layers."""
+    """For each model, the result of its prediction after 1, 2, … layers."""
     shifts: ShiftTable | None = None
 
     @property
     def sequences(self) -> int:
-        """Of the comparison."""
+        """The number of sequences of the comparison."""
         return next(iter(self.comparison.evaluations.values())).sequences
 
     def as_json(self) -> dict[str, Any]:
@@ -380,24 +385,24 @@ def _print_rows(title: str, first: str, places: Sequence[str], columns: Mapping[
     ]
     terminal.print_table(title, [first, *columns], rows, words=())
     if any(result.tail_dominated for results in columns.values() for result in results):
-        terminal.say("†  the worst 1 % of the sequences make up more than half of the mean, which says little then.")
+        terminal.say("†  The worst 1 % of the sequences make up more than half of this mean, so it says little.")
 
 
 def _print_shifts(shifts: ShiftTable) -> None:
     results = shifts.results
     count = next(iter(next(iter(results.values())).values())).sequences
-    rows = [["told the truth", *(terminal.number_text(shifts.references[spec]) for spec in results)]]
+    rows = [["reference", *(terminal.number_text(shifts.references[spec]) for spec in results)]]
     cells = {name: [results[spec][name] for spec in results] for name in next(iter(results.values()))}
     for name, row in cells.items():
         ratios = [f" ({terminal.number_text(cell.ratio, 3)}×)" if math.isfinite(cell.ratio) else "" for cell in row]
         numbers = [terminal.number_text(cell.loss) + ratio for cell, ratio in zip(row, ratios, strict=True)]
         rows.append([name, *(text + " ✗" * (not cell.survives) for text, cell in zip(numbers, row, strict=True))])
-    title = f"Loss under shift, and its ratio to ridge regression told the truth; {count:,} sequences each"
+    title = f"Loss under shift, and its ratio to the reference, which is told σ; {count:,} sequences each"
     terminal.print_table(title, ["predictor", *("unshifted" if s == UNSHIFTED else s for s in results)], rows)
     if not all(cell.survives for row in cells.values() for cell in row):
         terminal.say(
-            "✗  does not survive: a loss that is not finite, or of which the worst 1 % of the sequences make up more "
-            f"than half, or more than {SURVIVAL_FACTOR:g} times that of {YARDSTICK}.",
+            "✗  Does not survive the shift: the loss is not finite, or the worst 1 % of the sequences make up more "
+            f"than half of it, or it is more than {SURVIVAL_FACTOR:g} times that of {YARDSTICK}.",
         )
 
 
@@ -411,7 +416,7 @@ def _printed(report: EvaluationReport, name: str) -> str:
 
 
 def paper_loss(method: str, layers: int | None, heads: int, registers: int, task: Task) -> float | None:
-    """What the paper printed for such a model or baseline on this task, if it did."""
+    """The paper's number for such a model or baseline on this task; None if the paper has none."""
     its_size = (task.dim, task.examples, heads, registers) == (10, 20, 1, 0)
     its_task = its_size and task.standard and is_builtin(task.prior)
     return printed_loss(method, layers, task.prior.spec) if its_task else None

@@ -1,4 +1,4 @@
-"""``ridgeformer explain``: a learned algorithm taken apart."""
+"""``ridgeformer explain``: show which algorithm a model has learned."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explain(
     latex: bool = False,
     simplest: bool = False,
     ablate: bool = True,
-    noise: terminal.Spec = None,
+    noise: terminal.Noise = None,
     examples: terminal.Examples = None,
     features: terminal.Features = None,
     weights: terminal.Weights = None,
@@ -46,22 +46,21 @@ def explain(
     sequences: terminal.Count = None,
     seed: int = 0,
 ) -> int:
-    """Take a learned algorithm apart: what each part does, how it finds the noise, and the algorithm as code.
+    """Show the algorithm that a model has learned: what each part does, and its code.
+
+    By default sequences are drawn as in the model's training; --noise, --examples, --features and so on change that.
 
     Args:
-        model: Model file or name of the zoo.
-        out: Also write figures (SVG and PNG), explanation.json and the algorithm as code and LaTeX into this folder;
-            with --check, figures of the theory.
+        model: Model file or name of a model in the zoo.
+        out: Also write figures, the numbers as JSON, and the algorithm as Python and LaTeX into this folder.
         json: Also write everything as JSON.
-        check: Hold the paper's theory against numbers instead, with the model if there is one; exit code 1 if it fails.
-        as_code: Print the algorithm as a Python function that needs NumPy only, and nothing else.
-        latex: Print the algorithm as LaTeX, and nothing else.
-        simplest: Look for the fewest constants that do nearly as well as the model instead (three minutes).
-        ablate: Switch parts off one at a time, and fit the rest again (most of the time this takes).
-        noise: Prior of σ, such as uniform:5, or your own as module:Class(1, 2); by default what the model was trained
-            on.
-        sequences: Fresh sequences; by default 20000, or 500000 with --simplest.
-        seed: Names the sequences: the same ones for the same seed.
+        check: Instead, check the paper's theory numerically, with MODEL too if given; exit code 1 if a check fails.
+        as_code: Only print the algorithm, as a Python function that needs nothing but NumPy.
+        latex: Only print the algorithm, as LaTeX.
+        simplest: Instead, find the description with the fewest constants that is nearly as good (three minutes).
+        ablate: Switch off one part at a time, and fit the rest again; this takes most of the time.
+        sequences: Number of fresh sequences; by default 20000, or 500000 with --simplest.
+        seed: Seed of the sequences: the same seed gives the same sequences.
     """
     check_seed(seed)
     if sequences is not None:
@@ -82,7 +81,7 @@ def explain(
         }
         terminal.refuse("--check draws contexts of its own", own)
     if check or as_code or latex or simplest:
-        terminal.refuse("Only the explanation itself switches parts off", {"--no-ablate": not ablate})
+        terminal.refuse("Only the explanation switches parts off", {"--no-ablate": not ablate})
     terminal.check_files(json)
     if model is None:
         if not check:
@@ -158,7 +157,7 @@ def _simplest(
 def _write_files(
     folder: Path, figures: Mapping[str, Any], name: str, record: Any, texts: Mapping[str, str] | None = None
 ) -> None:
-    """Figures, each in two formats, a record under its name and texts under theirs."""
+    """Write figures, each in two formats, a record under ``name``, and texts under their names."""
     from ridgeformer.plots.render import save_figure  # brings in matplotlib
 
     count = sum(len(save_figure(figure, folder, stem)) for stem, figure in figures.items())

@@ -19,7 +19,7 @@ from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import Evaluation
 from ridgeformer.theory import Check
 
-_DIGITS = 3  # of losses by bands of noise: so many columns of them fit 80 characters
+_DIGITS = 3  # of losses by bands of noise: with more digits the columns would not fit 80 characters
 
 
 def print_explanation(explanation: Explanation) -> None:
@@ -57,8 +57,8 @@ def print_registers(explanation: RegisterExplanation) -> None:
         f"{explanation.sequences:,} fresh sequences with {explanation.task.setting}, seed {explanation.seed}.",
     )
     say(
-        "Each register is a linear model of its own, A y − <w, x>. Only what they hold together has a meaning, since "
-        "mixed registers compute the same. The analyses of single ω are for models without registers.\n"
+        "Each register holds a linear model of its own, A y − <w, x>. Only all registers together have a meaning, "
+        "because a model that mixes them computes the same. Analyses of single ω are for models without registers.\n"
     )
     heads = ["layer", "reg.", "A", "‖w‖/‖ŵ‖", "ŵ", "change", "α", "oracle", "span"]
     names = ("target", "size", "own", "change", "gradient", "oracle", "span")
@@ -77,7 +77,7 @@ def print_registers(explanation: RegisterExplanation) -> None:
 
 
 def _training(explanation: Explanation) -> str:
-    """What to say of a model that is taken apart on other contexts than it was trained on, or may be."""
+    """A sentence for a model that is explained on other contexts than those of its training, or may be."""
     try:
         recorded = recorded_task(explanation.model)
     except InputError:
@@ -90,7 +90,7 @@ def _training(explanation: Explanation) -> str:
 
 
 def _in_short(explanation: Explanation) -> str:
-    """The answers that one looks for first, in sentences."""
+    """The main results, in sentences."""
     implied, share = explanation.implied, explanation.filters.layers[-1].common_share
     distances = [band.distance for band in implied.bands if band.layer == explanation.model.layers]
     sentences = []
@@ -105,8 +105,8 @@ def _in_short(explanation: Explanation) -> str:
     if len(losses) > 1:
         control, (loss, label) = losses[0], max(losses[1:])
         sentences.append(
-            f"Besides ω_yx, without which ŵ = 0, it misses {label.removesuffix(', all layers')} most: "
-            f"{number_text(loss)} instead of {number_text(control[0])}, each with all else fitted again."
+            f"Without ω_yx ŵ is 0. Of the other parts {label.removesuffix(', all layers')} matters most: without it "
+            f"the loss is {number_text(loss)} instead of {number_text(control[0])}, with the rest fitted again."
         )
     return " ".join(sentences)
 
@@ -122,7 +122,7 @@ def _omega(explanation: Explanation) -> None:
     if explanation.diagonal is not None:
         title, heads = "ω of the nearest diagonal layers", [*heads, "share of the layer"]
         own = [[*cells, f"{share:.1%}"] for cells, share in zip(own, explanation.fit.shares, strict=True)]
-    _print(title, heads, own, "In brackets: does nothing in the last layer.")
+    _print(title, heads, own, "Numbers in brackets have no effect, because they are in the last layer.")
     _print("The same in units: 1/n for xx and yx, 1/E λ for xy and yy", heads[:5], in_units)
 
 
@@ -201,14 +201,14 @@ def print_ablations(ablations: Sequence[Ablation], bands: Sequence[Band], full: 
     heads = ["", "median", "all", *_names(bands)]
     alone = [[part.label, *_losses(part.alone, median=True)] for part in ablations if not part.inert]
     unchanged = ", ".join(part.label for part in ablations if part.inert)
-    notes = [f"Unchanged, for nothing reads it: {unchanged}."] if unchanged else []
+    notes = [f"Unchanged, because nothing reads it: {unchanged}."] if unchanged else []
     if full:
         notes.append("In a full model these are the blocks A, b, c and δ of a layer, of which ω are the diagonal part.")
-    _print("Adjusted loss with parts switched off, all else as it is", heads, alone, " ".join(notes))
+    _print("Adjusted loss with parts switched off, everything else unchanged", heads, alone, " ".join(notes))
     again = [(part.label, part.refitted) for part in ablations if part.refitted is not None]
     if again:
         refitted = [[label, *_losses(measured, median=True)] for label, measured in again]
-        title = "The same with all else fitted again, to be compared with nothing switched off"
+        title = "The same with the rest fitted again; compare with the row where nothing is switched off"
         _print(title, heads, refitted)
 
 
@@ -223,20 +223,20 @@ def _names(bands: Sequence[Band]) -> list[str]:
 
 
 def print_checks(checks: Sequence[Check]) -> None:
-    """Every result of the theory, held against numbers."""
+    """Every result of the theory, checked numerically."""
     rows: list[list[str | Text]] = []
     for check in checks:
         verdict = "holds" if check.passed else Text("FAILS", "bold")
         measured = f"{check.measured:.2g} {check.relation} {check.bound:.2g}"
         rows.append([check.name, measured, verdict, check.statement])
     heads = ["result", "measured", "", "statement"]
-    print_table("The paper's theory, held against numbers", heads, rows, words=(0, 3))
+    print_table("The paper's theory, checked numerically", heads, rows, words=(0, 3))
     say("")
     failed = [check for check in checks if not check.passed]
     say(f"{len(checks) - len(failed)} of {len(checks)} hold.")
     for check in failed:
         finite = math.isfinite(check.measured)
-        say(f"{check.name}: {'' if finite else 'not finite, for the model explodes; '}{check.detail}.")
+        say(f"{check.name}: {'' if finite else 'not finite, because the model explodes; '}{check.detail}.")
 
 
 def print_simplest(simplest: Simplest) -> None:
@@ -254,10 +254,10 @@ def print_simplest(simplest: Simplest) -> None:
     heads = ["description", "constants", "loss ± s.e.", "of trained", "p99", "largest", "worst 1 %"]
     print_table(title, heads, rows, words=(0, 1), ends=ends + [False] * (len(rows) - len(ends)))
     if best is None:
-        say(f"None comes within {TOLERANCE:.0%} of the trained model.")
+        say(f"No description comes within {TOLERANCE:.0%} of the trained model.")
         return
     constants = ", ".join(f"{name} = {value:.5g}" for name, value in best.constants.items())
-    say(f"Fewest within {TOLERANCE:.0%}: {best.name}, with {constants}. {best.statement}")
+    say(f"Fewest constants within {TOLERANCE:.0%} of it: {best.name}, with {constants}. {best.statement}")
 
 
 def _tail(simplest: Simplest, evaluation: Evaluation) -> list[str]:

@@ -26,18 +26,20 @@ def fit(
     plot: terminal.File = None,
     json: terminal.File = None,
 ) -> None:
-    """Fit one regression for each group of a table, each shrunk according to its own noise (GroupRidge).
+    """Fit one linear regression for each group of rows in a table (GroupRidge).
 
-    Example: ridgeformer fit sales.csv --target units --group store --out predictions.csv
+    Groups learn from each other: a group with few or noisy rows is pulled more strongly towards the common weights.
+
+    Example: ridgeformer fit sales.csv --target units --group store --out new.csv
 
     Args:
         data: CSV, TSV or Parquet file with a row for each observation.
         target: Column to predict.
-        group: Column that says which group a row belongs to; without it all rows are one regression.
-        features: Columns to predict from; all others that the table has unless given.
-        intercept: A level of its own for each group; pooled pulls those of small groups towards the others'; or none.
-        predict: File of rows to predict, which need no target; by default those of the data themselves.
-        out: Write these rows with prediction, std (noise included), low and high, the ends of a 95 % interval.
+        group: Column that says which group a row belongs to; without it all rows are one group.
+        features: Columns to predict from; by default all other columns.
+        intercept: own: one for each group. pooled: those of small groups are pulled to the common one. none: without.
+        predict: File of rows to predict, which need no target; by default the rows of DATA.
+        out: Write these rows with prediction, std (standard deviation, noise included), and low and high (95 %).
         weights: Also write each group's weights with their standard deviations, intercept and noise level.
         plot: Also draw noise levels and shrinkage, as .svg, .png or .pdf.
         json: Also write the summary as JSON.
@@ -61,7 +63,7 @@ def fit(
     _print(summary)
     if unknown:
         terminal.say(
-            f"{unknown:,} rows are of groups that the data do not have: what all have in common predicts them."
+            f"{unknown:,} rows belong to groups that are not in the data: they are predicted by the common weights."
         )
     if out is not None:
         tables.write_table(out, predictions)
@@ -97,8 +99,8 @@ def _print(summary: FitSummary) -> None:
     if summary.groups > 1:
         terminal.say(f"Noise level σ: a tenth of the groups below {low}, half below {half}, a tenth above {high}.")
         terminal.say(
-            f"Of a group's weights {kept[1]} come from its own rows (the middle group; a tenth of the groups has less "
-            f"than {kept[0]}, a tenth more than {kept[2]}); the rest from what all groups have in common."
+            f"In the median group {kept[1]} of the weights come from its own rows, and the rest from what all groups "
+            f"have in common. In a tenth of the groups this share is below {kept[0]}, in a tenth above {kept[2]}."
         )
     else:
         terminal.say(f"Noise level σ: {half}.")
@@ -110,7 +112,9 @@ def _print(summary: FitSummary) -> None:
             "each group's mean": held.group_means,
         }
         shown = [[name, f"{100 * error:.1f} %"] for name, error in errors.items()]
-        title = f"Squared error on {held.rows:,} rows that were held out, of their variance"
+        title = f"Squared error on {held.rows:,} rows that were held out, in % of their variance"
         terminal.print_table(title, ("predictor", "error"), shown)
     if not summary.converged:
-        terminal.say(f"What groups have in common still changed a little after {summary.rounds} rounds.")
+        terminal.say(
+            f"The fit has not fully converged: what groups have in common still changed in round {summary.rounds}."
+        )

@@ -1,13 +1,16 @@
-"""The entry point: finds the command, and turns whatever goes wrong into one sentence on stderr and an exit code."""
+"""The entry point: it finds the command, and turns any error into one sentence on stderr and an exit code."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import importlib
+import inspect
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -27,12 +30,12 @@ _FORMER_FLAGS = {"--model": "--kind", "--models": "--kinds", "--context": "--exa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the arguments name, those of the process by default, and leave with its exit code."""
+    """Run the command that the arguments name, and exit with its code; by default the arguments of the process."""
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         code = _give_up_output(_PIPE_CLOSED)
     except OSError as failed:
         where = "Cannot write to standard output" if failed.filename is None else failed.filename
@@ -64,10 +67,13 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> int | None:
-    """Run the command that comes first. Only its file is imported: just mistakes need those of all."""
+    """Run the command that the first argument names. Only its file is imported; all are only after a mistake."""
     if arguments and arguments[0] in COMMANDS:
         name, *rest = arguments
-        code: int | None = tyro.cli(find_command(name, rest), prog=f"ridgeformer {name}", args=rest)
+        command = find_command(name, rest)
+        code: int | None = tyro.cli(
+            command, prog=f"ridgeformer {name}", description=_wrapped_description(command), args=rest
+        )
         return code
     only_help = bool(arguments) and arguments[0] in ("-h", "--help")
     tyro.extras.subcommand_cli_from_dict(
@@ -77,6 +83,18 @@ def _parse(arguments: list[str]) -> int | None:
         args=arguments,
     )
     return 0
+
+
+def _wrapped_description(command: Callable[..., int | None]) -> str:
+    """What a command does, from its docstring, in lines that fit the terminal: tyro does not break long lines.
+
+    It joins lines again, except lines that begin with a space. So the second line and those after it are indented.
+    """
+    width = shutil.get_terminal_size().columns
+    text = (inspect.getdoc(command) or "").partition("\n\nArgs:")[0]
+    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    fill = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).fill
+    return "\n\n".join(map(fill, paragraphs))
 
 
 def find_command(name: str, arguments: Sequence[str] = ()) -> Callable[..., int | None]:
@@ -119,7 +137,7 @@ def _complain(sentence: str, code: int = _WRONG) -> int:
 
 
 def _give_up_output(code: int) -> int:
-    """Let what is still buffered go nowhere: the interpreter would try to write it again at its end, and complain."""
+    """Throw away what is still buffered: the interpreter would try to write it again when it exits, and complain."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
@@ -127,9 +145,9 @@ def _give_up_output(code: int) -> int:
 
 @contextlib.contextmanager
 def _watching_compilation() -> Iterator[None]:
-    """Say on a terminal that kernels are compiled, the first time; while they are, Ctrl-C ends the process at once.
+    """Say on a terminal, once, that kernels are being compiled; meanwhile Ctrl-C ends the process at once.
 
-    Most of that time is spent inside LLVM, where Python does not hear of signals. A thread does, through a pipe.
+    Most of that time is spent inside LLVM, where Python does not see signals. A thread sees them, through a pipe.
     """
     compiling = told = False
 

@@ -19,18 +19,18 @@ def report(
     figures: Annotated[tuple[str, ...], terminal.argument("NAME…")] = (),
     page: bool = True,
 ) -> None:
-    """Draw the paper's figures 1 to 7 and ours from a results folder, and write one page with everything (20 seconds).
+    """Draw the paper's figures and write one page with all results (20 seconds).
 
-    Nothing is trained or measured: 'ridgeformer reproduce' made the records that are drawn. Our figures are bayes (loss
-    over the Bayes limit), training (loss against time), depth (deeper than 7 layers, several heads) and shift (off the
-    training distribution).
+    Nothing is trained or measured: the command draws what 'ridgeformer reproduce' measured. Besides figures 1 to 7 of
+    the paper there are bayes (loss above the Bayes limit), training (loss against time), depth (more than 7 layers,
+    several heads) and shift (other sequences than in training).
 
     Args:
         results: Folder that 'ridgeformer reproduce' wrote its records into.
-        out: Where to put figures and page; by default the subfolder report of the results.
+        out: Folder for the figures and the page; by default the subfolder report of RESULTS.
         formats: Formats of the figures: pdf, svg, png.
-        figures: Only these, of those named above; all that can be drawn unless given.
-        page: Write the page, index.html, too.
+        figures: Draw only these figures, by the names above; by default all that can be drawn.
+        page: Also write the page, index.html.
     """
     from ridgeformer.plots.render import draw_all  # brings in matplotlib
 

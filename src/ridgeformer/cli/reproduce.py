@@ -1,4 +1,4 @@
-"""``ridgeformer reproduce``: the paper's Table 1, trained or re-measured here."""
+"""``ridgeformer reproduce``: the paper's Table 1, with models of the zoo or trained again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.zoo import load, zoo_names
 
 _LIVE = TrainConfig(kind="diag", layers=4, noise="uniform:5", sequences=100_000)
-"""The model that is trained before the user's eyes when the others come from the zoo: some fifteen seconds."""
+"""The model that is trained live when the others come from the zoo; it takes about fifteen seconds."""
 _SEEDS = (0, 1, 2, 3, 4)
 _OUT = Path("reproduction")
 _COLOURS = {"better": "green", "worse": "red", "impossible as printed": "yellow"}
@@ -52,27 +52,29 @@ def reproduce(
     details: bool = False,
     json: terminal.File = None,
 ) -> None:
-    """Measure all models and baselines of the paper's Table 1 on fresh sequences (three minutes).
+    """Measure all models and baselines of the paper's Table 1 (three minutes).
 
-    The models are those that come with the package, and one is trained live. With --train all of them are trained
-    from scratch: an hour on two cores, which can be interrupted at any moment and goes on where it was. The command
-    ends with the table, the paper's claims judged, its figures, and a page that shows it all.
+    The models come with the package; one of them is trained again while you watch. With --train all of them are
+    trained from scratch, which takes an hour on two cores. You can interrupt that at any time; the same command
+    continues it.
+
+    The command prints the table, checks the claims of the paper, draws its figures and writes one page with everything.
 
     Args:
         train: Train the models instead of taking those of the zoo.
-        baselines: Instead, compare the baselines with the paper's and the Bayes limit (a million sequences: 6 minutes).
+        baselines: Instead, compare our baselines with the paper's and with the Bayes limit (6 minutes).
         kinds: Kinds of model: gdpp (GD++), diag, full.
-        layers: Depths; all of 1 to 7, and 8 for uniform:5, unless given.
-        columns: Noise priors, such as uniform:5 or categorical:1+3; all ten unless given.
-        seeds: Seeds of the models for uniform:5; the others have one.
-        beyond: Also the models that the paper does not have: deeper ones and some with several heads, for three priors.
+        layers: Numbers of layers; by default 1 to 7, and 8 for uniform:5.
+        columns: Columns: distributions of the noise level σ, such as uniform:5 or categorical:1+3; by default all ten.
+        seeds: Seeds of the models for uniform:5; other models have one seed.
+        beyond: Also measure models that the paper does not have: deeper ones, and some with several heads.
         out: Folder for runs, records and tables.
-        sequences: Fresh sequences on which everything is measured.
-        workers: Processes that train at the same time with --train; one for each core unless given.
+        sequences: Number of fresh sequences on which everything is measured.
+        workers: With --train, processes that train at the same time; by default one for each core.
         cluster: With --train, train on a cluster, as in 'ridgeformer sweep'.
         report: Also measure what the figures show, draw them, and write the page.
-        details: Also print the claims with their numbers, and the models that are worse than printed.
-        json: Also write the result of --baselines as JSON; that of the others is in --out.
+        details: Also print each claim with its numbers, and the models that are worse than in the paper.
+        json: With --baselines, also write the result as JSON; other results are in --out.
     """
     whole_number("sequences", sequences, 2)
     if baselines:
@@ -92,7 +94,7 @@ def reproduce(
         whole_number("workers", workers, 1)
     if not train:
         given = {"--workers": workers is not None, "--cluster": cluster}
-        terminal.refuse("Without --train nothing is trained side by side", given)
+        terminal.refuse("Only --train uses several processes", given)
     for seed in seeds:
         check_seed(seed)
     cells = grid_cells(kinds, layers or None, columns or PRIORS, seeds)
@@ -125,7 +127,7 @@ def reproduce(
 def _train(
     cells: Sequence[Cell], runs: Path, workers: int | None, cluster: str | None
 ) -> dict[Cell, LinearTransformer]:
-    """All cells, as a study; those of another version of the grid are trained again."""
+    """Train all cells as one study; cells that another version of the grid left are trained again."""
     result = show_sweep(grid_study(cells), runs, workers, cluster, overwrite=True)
     check_failures(result, len(cells))
     return {cell: load(runs / cell.name / "model.safetensors") for cell in cells}
@@ -142,10 +144,10 @@ def _from_zoo(cells: Sequence[Cell]) -> dict[Cell, LinearTransformer]:
 
 
 def _train_live(runs: Path) -> None:
-    """Train one model, or go on with it where it was stopped."""
+    """Train one model, or continue its training where it was stopped."""
     directory = RunDirectory(runs / zoo_name(_LIVE.kind, _LIVE.layers, _LIVE.noise_spec))
     begun = directory.exists() and directory.config() == _LIVE and not directory.result.exists()
-    doing = "Going on with" if begun else "Training"
+    doing = "Continuing" if begun else "Training"
     terminal.say(f"{doing} {_LIVE.kind}, {_LIVE.layers} layers, on σ ~ {_LIVE.noise}, live:")
     run_training(_LIVE, directory.path, resume=begun, overwrite=not begun)
 
@@ -163,7 +165,7 @@ def _measure(models: dict[Cell, LinearTransformer], columns: Sequence[str], sequ
 
 
 def _write(table: Table1, out: Path) -> None:
-    """The table in four forms as files; on the terminal ours over the paper's, the best of a column in bold."""
+    """Write the table as four files, and print it: our number above the paper's, the best of a column in bold."""
     texts = {
         "json": json_module.dumps(table.as_json(), indent=1) + "\n",
         "csv": table.as_csv(),
@@ -200,8 +202,8 @@ def _say_headline(table: Table1, claims: Sequence[Claim], out: Path, details: bo
         terminal.say(line)
     confirmed = sum(claim.verdict == "confirmed" for claim in claims)
     if claims:
-        terminal.say(f"{confirmed} of {len(claims)} claims of the paper hold in full.")
-    hint = "" if details else " --details prints claims and what is worse."
+        terminal.say(f"{confirmed} of {len(claims)} claims of the paper are confirmed in full.")
+    hint = "" if details else " --details prints the claims, and the models that are worse than in the paper."
     terminal.say(f"Tables and records: {out}.{hint}", to_copy=True)
 
 

@@ -1,4 +1,4 @@
-"""``ridgeformer sweep``: a whole study, on this machine or on a cluster."""
+"""``ridgeformer sweep``: train all models of a study, on one machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ def sweep(
     overwrite: bool = False,
     json: terminal.File = None,
 ) -> None:
-    """Train and measure all cells of a study, side by side; finished ones are kept.
+    """Train and measure all models of a study, several at the same time.
 
-    A study is a TOML or JSON file with a grid: fields of 'ridgeformer train', each with a value or a list of values,
-    and what to measure. See docs/cluster.md. It can be interrupted at any moment; the same command goes on.
-    'ridgeformer collect' makes one table and a plot of what came out.
+    A study is a TOML or JSON file with a grid: options of 'ridgeformer train', each with one value or a list of values,
+    and what to measure. Each combination of values is a cell of the grid. See docs/cluster.md.
+
+    You can interrupt the command at any time. The same command continues; finished cells are not trained again. Then
+    'ridgeformer collect' makes one table and a plot of the results.
 
     Args:
         study: The study, a .toml or .json file.
-        out: Folder with a run directory for every cell; by default sweeps/ and the name of the study.
-        workers: Processes that train at the same time, one for each core unless given; of a batch system, its jobs.
-        cluster: Train on a cluster: a Dask scheduler, tcp://host:8786; a batch system, slurm; or a dask-jobqueue file.
-        check: Only check the study, and say what would be trained.
-        overwrite: Begin cells again whose folders hold runs with other settings.
-        json: Also write names of cells, and what became of them, as JSON.
+        out: Folder for the runs, one subfolder for each cell; by default sweeps/ and the name of the study.
+        workers: Processes that train at the same time, by default one for each core; on a batch system, number of jobs.
+        cluster: Train on a cluster: a Dask scheduler (tcp://host:8786), a batch system (slurm) or a dask-jobqueue file.
+        check: Only check the study, and print what would be trained.
+        overwrite: Train cells again whose folders hold runs with other settings.
+        json: Also write the names of the cells and their outcomes as JSON.
     """
     terminal.check_files(json)
     chosen = read_study(study)
@@ -78,7 +80,7 @@ def show_sweep(
 
 
 def check_failures(result: SweepResult, cells: int) -> None:
-    """Raise an error of one sentence if cells failed; each was reported when it did."""
+    """Raise an error of one sentence if cells failed; each failure was already reported when it happened."""
     if result.failed:
         names = ", ".join(list(result.failed)[:_MOST_NAMED]) + ", …" * (len(result.failed) > _MOST_NAMED)
         skipped = f", and {len(result.skipped)} that start from them were skipped" if result.skipped else ""
@@ -86,7 +88,7 @@ def check_failures(result: SweepResult, cells: int) -> None:
 
 
 def expected_seconds(config: TrainConfig) -> float:
-    """Of one core, roughly, for the estimate of the time left; measured on a Xeon of 2023."""
+    """Rough training time on one core, for the estimate of the time left; measured on a Xeon of 2023."""
     if config.recipe == "paper":
         return 20.0 * config.layers * (config.steps or 200_000) / _STEPS * (config.batch or 2048) / _BATCH
     if config.kind == "gdpp" or config.noise_free:
@@ -100,7 +102,7 @@ def expected_seconds(config: TrainConfig) -> float:
 
 
 class SweepDisplay(terminal.Progress):
-    """Takes the events of `ridgeformer.sweep`: one bar over everything, how many are done, and who is at work."""
+    """Shows the events of `ridgeformer.sweep`: one bar for all cells, how many are done, and which are running."""
 
     def __init__(self, study: Study) -> None:
         self._expected: Mapping[str, float] = {cell.name: expected_seconds(cell.config) for cell in study.cells}
@@ -126,7 +128,7 @@ class SweepDisplay(terminal.Progress):
         self.show(self.text(), self._done + at_work, self._kept)
 
     def text(self) -> str:
-        """How many cells are where."""
+        """How many cells are done, failed, skipped and running."""
         done = self._counts["kept"] + self._counts["finished"]
         lost = [f", {self._counts[what]} {what}" for what in ("failed", "skipped") if self._counts[what]]
         names = list(self._running)[:_MOST_NAMED] + ["…"] * (len(self._running) > _MOST_NAMED)

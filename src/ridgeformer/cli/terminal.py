@@ -33,12 +33,21 @@ File = Annotated[Path | None, argument("FILE")]
 Folder = Annotated[Path | None, argument("DIR")]
 Spec = Annotated[str | None, argument("SPEC")]
 Count = Annotated[int | None, argument("N")]
-Examples = Annotated[str | None, argument("N|A..B", "Examples in a context: a number, or a range such as 10..40.")]
-Features = Annotated[str | None, argument("SPEC", "Distribution of the features, such as kappa:10+rotated.")]
-Weights = Annotated[str | None, argument("SPEC", "Distribution of the true weights, such as sparse:3 or pool:64.")]
-NoiseShape = Annotated[str | None, argument("SPEC", "Shape of the noise given σ: student:5, outliers:0.05x10.")]
+Noise = Annotated[
+    str | None,
+    argument("SPEC", "Distribution of the noise level σ, such as uniform:5, or your own as module:Class(1)."),
+]
+Examples = Annotated[
+    str | None, argument("N|A..B", "Number of examples in a context, or a range of numbers, such as 10..40.")
+]
+Features = Annotated[str | None, argument("SPEC", "Distribution of the features x, such as kappa:10+rotated.")]
+Weights = Annotated[str | None, argument("SPEC", "Distribution of the true weights w, such as sparse:3 or pool:64.")]
+NoiseShape = Annotated[
+    str | None, argument("SPEC", "Shape of the noise at a given level σ, such as student:5 or outliers:0.05x10.")
+]
 MixtureText = Annotated[
-    str | None, argument("TEXT|FILE", "Several tasks at once: 3*base | features=skewed | weights=scale:2.")
+    str | None,
+    argument("TEXT|FILE", "Several tasks at once, separated by |: 3*base | features=skewed | weights=scale:2."),
 ]
 
 PRIORS = tyro.constructors.ConstructorRegistry()
@@ -59,7 +68,7 @@ def _prior_rule(kind: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.
 
 
 ERRORS = Console(stderr=True)
-"""Progress and complaints; one console, so that a line printed while a bar is drawn does not break it."""
+"""For progress and error messages: one console, so that a line printed while a bar is drawn does not break the bar."""
 _PIPE_WIDTH = 180  # columns of the widest table, that of the default shifts
 _NARROWEST = 12  # columns to which words are folded before a table is cut in two
 _LONGEST_WORD = 24  # columns to which a word in a heading, such as the name of a model, is folded
@@ -101,11 +110,11 @@ def print_table(
     styles: Sequence[str | None] = (),
     ends: Sequence[bool] = (),
 ) -> None:
-    """Print a table in which every number is whole, however narrow the terminal.
+    """Print a table in which no number is broken over two lines, also on a narrow terminal.
 
-    Columns in ``words`` hold words, which may be folded; all others hold numbers, which may not. Columns that do not
-    fit beside the first one follow below it in a table of their own. ``styles`` are those of the rows; ``ends`` says
-    after which of them a line is drawn.
+    Columns in ``words`` hold words, which may be wrapped; all others hold numbers, which may not. Columns that do not
+    fit next to the first one are printed below, in another table. ``styles`` are those of the rows; ``ends`` says after
+    which rows a line is drawn.
     """
     console = output_console()
     cells = [[cell if isinstance(cell, Text) else Text(_clean(cell)) for cell in row] for row in rows]
@@ -134,7 +143,7 @@ def print_table(
 
 
 def number_text(value: float, digits: int = 4) -> str:
-    """A number with so many digits, or that it is none."""
+    """A number with this many digits; in words if it is not finite."""
     return f"{value:.{digits}g}" if math.isfinite(value) else "not finite"
 
 
@@ -155,10 +164,10 @@ class _Bar(bars.Progress):
 
 
 class Progress:
-    """How far a command has come: a bar with the time left on a terminal, a plain line now and then elsewhere."""
+    """How far a command has come: on a terminal a bar with the time left, elsewhere a plain line every ten seconds."""
 
     def __init__(self, total: float, redraw: bool = True) -> None:
-        """``total`` work, in any unit. Without ``redraw`` no thread redraws the bar: it would disturb what is timed."""
+        """``total`` is all the work, in any unit. Without ``redraw`` no thread redraws the bar and disturbs timings."""
         self._total, self._begun, self._stage_work = total, 0.0, 0.0
         self._started = self._shown = time.monotonic()
         self._bar = _Bar(
@@ -183,19 +192,19 @@ class Progress:
             self._bar.stop()
 
     def begin(self, name: str, work: float) -> None:
-        """Begin a stage of this much work; what was begun before is done."""
+        """Begin a stage of this much work; the stage before it is done."""
         self._begun += self._stage_work
         self._stage_work = work
         self.show(name, self._begun, now=True)
 
     def stage(self, name: str, units: float, weight: float = 1.0) -> Callable[[float], None]:
-        """Begin a stage of so many units, each of this much work; the result is told how many of them are done."""
+        """Begin a stage of ``units`` units, each of ``weight`` work; call the result with how many are done."""
         self.begin(name, units * weight)
         begun = self._begun
         return lambda done: self.show(name, begun + done * weight)
 
     def show(self, text: str, done: float, kept: float = 0.0, now: bool = False) -> None:
-        """Say what is going on, and how much is done; ``kept`` of it from before, which says nothing of the speed."""
+        """Say what is going on and how much is done. ``kept`` was done by an earlier run: the speed leaves it out."""
         moment = time.monotonic()
         elapsed, fresh = moment - self._started, done - kept
         seconds = elapsed * (self._total - done) / fresh if fresh > 0 else 0.0
@@ -215,7 +224,7 @@ class Progress:
 
 
 def refuse(reason: str, flags: Mapping[str, object]) -> None:
-    """Refuse flags that are given though they would be ignored, rather than ignore them in silence."""
+    """Raise an error if one of these options is given, because it would have no effect."""
     for flag, given in flags.items():
         if given:
             raise InputError(f"{reason}: leave out {flag}.")
@@ -235,7 +244,7 @@ def check_files(*files: Path | None) -> None:
 
 
 def make_folder(folder: Path | None) -> Path | None:
-    """The folder, made if it is not there, and tried."""
+    """The folder, made if it does not exist; an error if nothing can be written there."""
     if folder is not None:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``ridgeformer train``: one model, from random weights or from where a run was stopped."""
+"""``ridgeformer train``: train one model, or continue a run that was stopped."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ from ridgeformer.training.train import TrainResult, tensorboard_log, train
 from ridgeformer.zoo import load
 
 _BAYES_SEQUENCES = 16_384  # to show the Bayes limit within a percent or two after half a second
+_ENGINE_HELP = (
+    "kernels: compiled code of this package, for gdpp, diag and full. torch: PyTorch, also for other layers, with "
+    "other options (needs ridgeformer[torch]); see 'ridgeformer train --engine torch --help'."
+)
 
 
 def train_command(arguments: Sequence[str]) -> Callable[..., None]:
-    """The command; flags start from the settings in the file that --config names, if the arguments have it."""
+    """The command. If the arguments have --config, the settings in that file are the defaults of the options."""
     parts = [(*argument.partition("="), following) for argument, following in pairwise([*arguments, ""])]
     values = {flag: value if equals else following for flag, equals, value, following in parts}
     if values.get("--engine") == "torch" or _is_of_torch(values.get("--resume")):
@@ -50,28 +54,31 @@ def train_command(arguments: Sequence[str]) -> Callable[..., None]:
         overwrite: bool = False,
         config: terminal.File = None,
         threads: terminal.Count = None,
-        engine: Literal["kernels", "torch"] = "kernels",
+        engine: Annotated[Literal["kernels", "torch"], tyro.conf.arg(help=_ENGINE_HELP)] = "kernels",
         tensorboard: terminal.Folder = None,
         json: terminal.File = None,
     ) -> None:
-        """Train one model, measure it on fresh sequences, and keep it.
+        """Train one model, measure it on fresh sequences, and save it.
+
+        The model sees contexts of n examples (x, y) with y = <w, x> + noise, and predicts y for one more x. Each
+        context has its own weights w and its own noise level σ, which the model is not told.
+
+        The run can be interrupted at any time; --resume continues it.
 
         Args:
             settings: What to train.
-            out: Keep the run in this folder; by default in a new one in runs, named after what is trained.
-            resume: Continue the run in this folder, with its own settings.
-            overwrite: Replace a run that is already in --out.
-            config: Read settings from a JSON file. Flags that you give as well replace them.
-            threads: Threads to use, by default one for each core; the result does not depend on it.
-            engine: kernels are the package's own; torch trains other layers too, with flags of its own (needs
-                ridgeformer[torch]): see 'ridgeformer train --engine torch --help'.
+            out: Folder for the run; by default a new folder in runs/, named after what is trained.
+            resume: Continue the run in this folder, with the settings it was started with.
+            overwrite: Replace the run that is already in --out.
+            config: Read settings from a JSON file; options on the command line take precedence.
+            threads: Threads to use; by default one for each core. The result does not depend on it.
             tensorboard: Also log losses for TensorBoard in this folder (needs ridgeformer[tensorboard]).
             json: Also write the result as JSON.
         """
         if resume is not None:
-            own = {"--noise"} if settings.own_prior else set()  # which no file can bring back
+            own = {"--noise"} if settings.own_prior else set()  # a user's own prior, which no file can restore
             chosen = {"--out": out, "--overwrite": overwrite, "--config": config, **dict.fromkeys(given - own, True)}
-            terminal.refuse("--resume goes on with a run where and as it is", chosen)
+            terminal.refuse("--resume continues a run in its folder with its own settings", chosen)
         elif overwrite and out is None:
             raise InputError("--overwrite replaces the run in --out: name that folder.")
         run_training(settings, out or resume, resume is not None, overwrite, threads, tensorboard, json)
@@ -96,9 +103,9 @@ def run_training(
     tensorboard: Path | None = None,
     json: Path | None = None,
 ) -> None:
-    """Train with a progress display, print the verdict and where the files are.
+    """Train with a progress display, then print the result and where the files are.
 
-    To ``resume``, settings are those of the run in ``out``. Without ``out`` a new folder is chosen.
+    With ``resume`` the settings are those of the run in ``out``. Without ``out`` a new folder is chosen.
     """
     terminal.check_files(json)
     start = None if resume or config.start is None else load(config.start)  # refused before there is a folder
@@ -149,8 +156,8 @@ def _free_folder(config: TrainConfig) -> Path:
 class TrainingDisplay(terminal.Progress):
     """A callback of `ridgeformer.train`: losses, the Bayes limit and the paper's number, speed and time left.
 
-    All are adjusted losses. A stage that trains on the paper's sampled objective has losses that contain that of the
-    oracle, ridge regression that is told σ; its mean is taken off.
+    All are adjusted losses: the loss above that of the oracle, which is ridge regression that knows σ. In a stage that
+    trains on the paper's sampled objective the losses contain the oracle's loss, so its mean is subtracted.
     """
 
     def __init__(self, config: TrainConfig) -> None:
@@ -180,7 +187,7 @@ class TrainingDisplay(terminal.Progress):
 
 
 def _print_result(config: TrainConfig, result: TrainResult, display: TrainingDisplay) -> None:
-    """The verdict on the run beside the paper's number and the Bayes limit, or AdaRR where there is none."""
+    """The result of the run, with the paper's number and the Bayes limit; AdaRR if the task has no Bayes limit."""
     bayes = display.bayes
     measured, label = result.evaluation, _size(config)
     tail = (terminal.number_text(value) for value in (measured.median, measured.p99, measured.maximum))

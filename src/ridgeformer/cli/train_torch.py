@@ -50,22 +50,22 @@ def torch_command(given: set[str]) -> Callable[..., None]:
         tensorboard: terminal.Folder = None,
         json: terminal.File = None,
     ) -> None:
-        """Train one module by PyTorch, measure it on fresh sequences, and keep it.
+        """Train one module with PyTorch, measure it on fresh sequences, and save it.
 
         Args:
             architecture: What to train.
             settings: How to train it.
-            noise: Prior of the noise level σ, such as uniform:5 or categorical:1+3.
-            examples: Examples in a context, n, or a range such as 10..40.
-            features: How features are drawn, such as kappa:10; N(0, I) by default.
-            weights: How the true weights are drawn; N(0, I) by default.
-            noise_shape: Shape of the noise; Gaussian by default.
+            noise: Distribution of the noise level σ, such as uniform:5 or categorical:1+3.
+            examples: Number of examples in a context, n, or a range such as 10..40.
+            features: Distribution of the features x, such as kappa:10; by default N(0, I).
+            weights: Distribution of the true weights w, such as sparse:3; by default N(0, I).
+            noise_shape: Shape of the noise at a given level σ, such as student:5; by default Gaussian.
             mixture: Train on several tasks at once, such as '3*base | features=kappa:10'.
-            engine: torch; without it the package's own kernels train the paper's kinds.
-            device: auto takes an accelerator if there is one; cpu, cuda, mps and so on.
-            out: Keep the run in this folder; by default in a new one in runs, named after what is trained.
-            resume: Continue the run in this folder, with its own settings.
-            overwrite: Replace a run that is already in --out.
+            engine: torch: PyTorch. Without this option the compiled code of this package trains gdpp, diag and full.
+            device: cpu, cuda, mps and so on; auto takes an accelerator if there is one.
+            out: Folder for the run; by default a new folder in runs/, named after what is trained.
+            resume: Continue the run in this folder, with the settings it was started with.
+            overwrite: Replace the run that is already in --out.
             tensorboard: Also log losses for TensorBoard in this folder (needs ridgeformer[tensorboard]).
             json: Also write the result as JSON.
         """
@@ -73,7 +73,9 @@ def torch_command(given: set[str]) -> Callable[..., None]:
         choose_device(device)
         if resume is not None:
             allowed = {"--resume", "--engine", "--device", "--tensorboard", "--json"}
-            terminal.refuse("--resume goes on with a run where and as it is", dict.fromkeys(given - allowed, True))
+            terminal.refuse(
+                "--resume continues a run in its folder with its own settings", dict.fromkeys(given - allowed, True)
+            )
             run = TorchDirectory(resume).config()
             task, settings = task_of(run.task), run.settings
             name = f"{run.module.get('kind')}, {run.module.get('layers')} layers, {task.prior.spec}"
@@ -117,7 +119,7 @@ def _free_folder(architecture: Architecture, task: Task) -> Path:
 
 
 class _Display(terminal.Progress):
-    """A callback of `ridgeformer.torch.train`: losses beside the Bayes limit, speed and time left."""
+    """A callback of `ridgeformer.torch.train`: losses, the Bayes limit, speed and time left."""
 
     def __init__(self, name: str, task: Task, steps: int) -> None:
         self._name = name

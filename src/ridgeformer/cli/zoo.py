@@ -27,11 +27,11 @@ def zoo(
     Load one with rf.load("full-7-uniform-5"), or name it wherever a command takes a model file.
 
     Args:
-        names: Only models whose names contain one of these texts.
-        sha256: Also show the beginning of each file's SHA-256; --json has all of it.
-        build: Instead, make a zoo from the run directories that 'ridgeformer reproduce --train' left in this folder.
-        into: Where --build puts it; by default into the package itself.
-        export: Also write the listed models into this folder, with a model card, as a Hugging Face repository has them.
+        names: Only list models whose names contain one of these texts.
+        sha256: Also show the first characters of each file's SHA-256 digest; --json has the whole digest.
+        build: Instead, make a zoo from the runs that 'ridgeformer reproduce --train' wrote into this folder.
+        into: Folder for the zoo that --build makes; by default that of the package itself.
+        export: Also write the listed models and a model card into this folder, as a Hugging Face repository.
         json: Also write the list as JSON.
     """
     if build is not None:
@@ -40,7 +40,7 @@ def zoo(
         written = build_zoo(build, terminal.make_folder(into))
         terminal.say(f"{len(written)} models, {sum(written.values()):,} bytes in all.")
         return
-    terminal.refuse("Without --build nothing is put anywhere", {"--into": into})
+    terminal.refuse("--into belongs to --build", {"--into": into})
     terminal.check_files(json)
     entries = [entry for entry in zoo_entries() if not names or any(text in entry.name for text in names)]
     if not entries:

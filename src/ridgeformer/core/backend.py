@@ -1,7 +1,7 @@
-"""The one door from the reference to the compiled kernels, which are loaded when they are first needed.
+"""The only place where `core` reaches the compiled kernels, which are loaded when they are first needed.
 
-`core` imports nothing but NumPy and never the kernels: importing ridgeformer stays cheap, and a small prediction never
-compiles anything. What the kernels must provide is the protocol `Engine`; `ridgeformer.kernels.engine` provides it.
+`core` itself imports only NumPy. So importing ridgeformer is fast, and a small prediction never compiles anything.
+The protocol `Engine` says what the kernels must provide; `ridgeformer.kernels.engine` provides it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ridgeformer.core.gradient import Options
 
 BACKENDS = ("auto", "reference", "fused")
-"""NumPy, the compiled kernels, or whichever of them is sooner done; they agree to rounding."""
+"""auto: the faster of the other two; reference: NumPy; fused: the compiled kernels. They agree up to rounding."""
 
 
 class Engine(Protocol):
@@ -53,5 +53,5 @@ def engine() -> Engine:
 
 
 def uses_kernels(backend: str, worth_it: bool) -> bool:
-    """Whether to compute with the kernels; "auto" does where it is worth loading them."""
+    """Whether to use the kernels; with "auto" only if ``worth_it``."""
     return one_of("backend", backend, BACKENDS) == "fused" or (backend == "auto" and worth_it)

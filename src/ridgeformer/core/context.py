@@ -1,4 +1,4 @@
-"""Contexts as Gram statistics: all that a linear transformer, or ridge regression, can know of its examples."""
+"""Contexts as Gram matrices: all that a linear transformer, or ridge regression, can know about its examples."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Context:
     gram: Array
     """(batch, p, p), symmetric."""
     examples: int | Array
-    """n, the number of examples behind each Gram matrix; (batch,) of them if contexts differ in it."""
+    """n, the number of examples in a context; an array (batch,) if contexts have different numbers."""
 
     def __post_init__(self) -> None:
         gram = finite_array("gram", self.gram, ("batch", "p", "p"))
@@ -55,14 +55,20 @@ class Context:
 
     @classmethod
     def from_tokens(cls, X: Any, y: Any) -> Context:
-        """From features X (batch, n, d) and targets y (batch, n)."""
+        """The contexts with features X (batch, n, d) and targets y (batch, n).
+
+        Raises `InputError` for arrays that are not finite or do not fit each other.
+
+        >>> Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]]).gram.tolist()
+        [[[5.0, 10.0], [10.0, 20.0]]]
+        """
         X, y = check_tokens(X, y)
         tokens = np.concatenate([X, y[..., None]], axis=-1)
         return cls(tokens.transpose(0, 2, 1) @ tokens, X.shape[1])
 
     @classmethod
     def unchecked(cls, gram: Array, examples: int | Array) -> Context:
-        """From Gram matrices that the package computed itself: nothing is looked at again."""
+        """From Gram matrices that the package computed itself, without checks."""
         context = object.__new__(cls)
         object.__setattr__(context, "gram", gram)
         object.__setattr__(context, "examples", examples)
@@ -70,7 +76,7 @@ class Context:
 
     @property
     def dim(self) -> int:
-        """d."""
+        """d, the number of features."""
         return self.gram.shape[-1] - 1
 
     @property
@@ -90,15 +96,19 @@ class Context:
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """Eigenvalues and -vectors of Σ: computed once, since every kind of ridge regression needs them."""
+        """Eigenvalues and eigenvectors of Σ, computed once: every kind of ridge regression needs them."""
         values, vectors = np.linalg.eigh(self.scatter.astype(np.float64))
         cross = np.einsum("bij,bi->bj", vectors, self.cross.astype(np.float64))
         return Spectrum(np.maximum(values, 0.0), vectors, cross)
 
     def ridge(self, penalty: Any) -> Array:
-        """w*_v = (Σ + v I)⁻¹ α, (batch, d), in float64; v is one number or one per context.
+        """Ridge regression w*_v = (Σ + v I)⁻¹ α, (batch, d), in float64.
 
-        In the eigenbasis of Σ, where directions without data (n < d, and v = 0) get weight zero: the limit v → 0.
+        ``penalty`` is v ≥ 0, one number or one for each context (batch,); other values raise `InputError`. With v = 0
+        and fewer examples than features, directions without data get weight zero: the limit v → 0.
+
+        >>> Context.from_tokens([[[1.0], [2.0]]], [[2.0, 4.0]]).ridge(5.0).round(6).tolist()
+        [[1.0]]
         """
         axes = () if np.ndim(penalty) == 0 else ("batch",)
         penalty = finite_array("penalty", penalty, axes)

@@ -1,8 +1,8 @@
-"""Priors over the noise level σ: what contexts are drawn with, and what the Bayes limit integrates over.
+"""Priors: distributions of the noise level σ. Contexts draw their σ from one, and the Bayes limit averages over it.
 
 A prior is any object with the methods of `NoisePrior`. Those of this package are in `PRIORS` and can be written as a
-spec, such as ``uniform:5``. Yours are passed as objects, or named on the shell as ``module:Class(arguments)``. Files
-keep the name of a prior, and nothing is ever imported because a file says so.
+spec, a short text such as ``uniform:5``. A prior that you write is passed as an object, or on the command line as
+``module:Class(arguments)``. Files store only its name: reading a file never imports anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VARIANCE_NODES = 64  # of the quadrature of E σ²: exact for the priors of thi
 
 @runtime_checkable
 class NoisePrior(Protocol):
-    """All that the package asks of a prior; write these to bring your own. docs/extending.md has an example.
+    """The methods of a prior of the noise level σ. To use your own, write these; docs/extending.md has an example.
 
     >>> isinstance(Uniform(5), NoisePrior)
     True
@@ -52,7 +52,7 @@ class NoisePrior(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Every context has the same σ ≥ 0.
+    """All contexts have the same noise level σ ≥ 0.
 
     >>> Fixed(2).spec
     'fixed:2'
@@ -203,7 +203,7 @@ class Categorical:
 
 
 PRIORS: Registry[Any] = Registry("noise prior")
-"""The priors that specs can name: ``name:text`` is what the class's ``read(text)`` makes of the text, or None."""
+"""The priors that specs can name: for ``name:text``, ``read(text)`` of the class gives the prior, or None."""
 for _prior in (Uniform, LogUniform, Categorical, Fixed):
     PRIORS.add(_prior)
 
@@ -215,12 +215,12 @@ def mean_variance(prior: NoisePrior) -> float:
 
 
 def is_builtin(prior: NoisePrior) -> bool:
-    """Whether the prior is one of this package's, which its spec brings back."""
+    """Whether the prior is of this package, so that its spec restores it."""
     return type(prior) in PRIORS.values()
 
 
 def prior_name(prior: NoisePrior) -> str:
-    """``module:Class`` of a prior: what files keep of one that is not of this package."""
+    """``module:Class`` of a prior: what files store for a prior that is not of this package."""
     return class_name(prior)
 
 
@@ -231,10 +231,10 @@ def prior_title(prior: str | NoisePrior) -> str:
 
 
 def parse_noise(spec: str | NoisePrior) -> NoisePrior:
-    """A prior of this package from its spec; objects with the methods of a prior pass through.
+    """Read a prior of the noise level σ from its spec; an object with the methods of a prior is returned as it is.
 
-    Specs are ``uniform:5``, ``uniform:1-3``, ``loguniform:0.1-10``, ``categorical:1+3`` and ``fixed:1``. Raises
-    `InputError` for anything else. Nothing is ever imported: specs may come from files.
+    Specs are ``uniform:5`` (σ between 0 and 5), ``uniform:1-3``, ``loguniform:0.1-10``, ``categorical:1+3`` (σ is 1 or
+    3) and ``fixed:1``. Raises `InputError` for anything else. Nothing is imported: specs may come from files.
 
     >>> parse_noise("uniform:1-3")
     Uniform(high=3.0, low=1.0)
@@ -255,10 +255,9 @@ def parse_noise(spec: str | NoisePrior) -> NoisePrior:
 
 
 def load_noise(text: str | NoisePrior) -> NoisePrior:
-    """As `parse_noise`, and a prior of your own as ``module:Class`` or ``module:Class(1, high=3)``: for the shell only.
+    """As `parse_noise`; also reads your own prior, ``module:Class`` or ``module:Class(1, high=3)``. For the shell only.
 
-    The module is imported from the current folder or wherever Python finds it, because you asked for it by name;
-    arguments are plain literals.
+    The module is imported, from the current folder or from wherever Python finds it. Arguments are plain literals.
     """
     if not isinstance(text, str):
         return parse_noise(text)
@@ -284,7 +283,7 @@ def scaled_prior(prior: NoisePrior, factor: float) -> NoisePrior:
 
 @dataclass(frozen=True)
 class ScaledPrior:
-    """A prior of your own with every σ multiplied."""
+    """Another prior with every σ multiplied by a factor."""
 
     inner: NoisePrior
     factor: float
@@ -301,7 +300,7 @@ class ScaledPrior:
         return self.factor * np.asarray(levels, np.float64), weights
 
 
-# A plain pattern, because the dash of uniform:1-3 must not be taken for that of 1e-3.
+# An explicit pattern, because the dash in uniform:1-3 must not be confused with the one in 1e-3.
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 
 

@@ -1,14 +1,15 @@
-"""Distributions of the features: how the rows x of a context are made of standard normals.
+"""Distributions of the features: how the rows x of a context are made from standard normals.
 
-A distribution is a chain of parts. Each takes rows X and hands on changed ones, beginning with independent N(0, 1), so
-that ``kappa:10+rows:0.8`` is a covariance and then a correlation of neighbours. Tasks that differ only in their
-features are made of the same normals: their losses can be compared sequence by sequence.
+A distribution is a chain of parts. The first part gets rows X of independent N(0, 1); each part changes the rows and
+passes them to the next. ``kappa:10+rows:0.8`` first gives the features a covariance, then correlates neighbouring rows.
+Tasks that differ only in their features use the same normals, so their losses can be compared sequence by sequence.
 
-**The query** x_t is drawn like the features, unless a part says otherwise. The loss ½(<ŵ, x_t> − <w, x_t>)² of weights
-ŵ then averages to ½(ŵ − w)ᵀ M (ŵ − w) with M = E[x_t x_tᵀ], the *moment*, which every part keeps up to date.
+**The query** x_t is drawn like the features, unless a part says otherwise. Averaged over the query, the loss
+½(<ŵ, x_t> − <w, x_t>)² of weights ŵ is ½(ŵ − w)ᵀ M (ŵ − w) with the *moment* M = E[x_t x_tᵀ]. Every part updates M.
 
-**Linear parts** only mix features, x ↦ A x with one A for all contexts, or rotate them. A chain of those is Gaussian,
-and its contexts are drawn as Gram matrices, without rows (`core.random.draw_gaussian`). All others go through rows.
+**Linear parts** only mix features, x ↦ A x with one A for all contexts, or rotate them. If all parts are linear, rows
+are Gaussian, and contexts are drawn as Gram matrices, without rows (`core.random.draw_gaussian`). Otherwise rows are
+drawn.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ import numpy as np
 
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import LARGEST, load_own, nothing_behind, number_text, read_number, read_parts
+from ridgeformer.core.specs import LARGEST, NameOnly, OneNumber, load_own, read_parts
+from ridgeformer.core.spectra import ConditionSpectrum, GivenSpectrum, PowerSpectrum, Spectrum, with_trace_d
 from ridgeformer.core.validation import InputError
 
 Moment = Array | None
-"""M = E[x_t x_tᵀ] of the query: None for I, (d, d) for all contexts, (batch, d, d) for one each."""
+"""M = E[x_t x_tᵀ] of the query: None for I, (d, d) if all contexts have the same M, else (batch, d, d)."""
 
 
 @runtime_checkable
 class Features(Protocol):
-    """All that the package asks of a distribution of features; write these to bring your own.
+    """The methods of a distribution of features. To use your own, write these.
 
     >>> isinstance(parse_features("kappa:10"), Features)
     True
@@ -42,32 +44,31 @@ class Features(Protocol):
         ...
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-        """Rows (batch, n, d) made of X, standard normals at first, and the moment M of a query."""
+        """Change the rows X (batch, n, d), which are standard normals at first, and the moment M of a query."""
         ...
 
 
-class Part:
-    """One link of the chain. Subclasses say what they are called and override what they do."""
+class Part(NameOnly):
+    """One part of the chain. Subclasses give it a name and override the methods.
+
+    By default a spec of the part is its name only. A part with numbers has its own ``read`` and ``spec``.
+    """
 
     name: ClassVar[str]
     """What specs begin with."""
     form: ClassVar[str]
     """An example of a spec."""
     stream: ClassVar[int] = 0
-    """Names the random stream of what the part draws itself; part of every result."""
+    """The number of the random stream that the part draws from. It decides results: never change it."""
     rotates: ClassVar[bool] = False
-    """Whether the part turns the axes of every context at random, besides its matrix."""
-
-    @property
-    def spec(self) -> str:
-        return self.name
+    """Whether the part also rotates the axes of every context at random, after its matrix."""
 
     def matrix(self, dim: int) -> Array | None:
-        """A (d, d) of x ↦ A x, before the axes are turned if the part ``rotates``; None if the part is not linear."""
+        """A (d, d) of x ↦ A x, before any rotation of the axes; None if the part is not linear."""
         return None
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-        """Linear parts need no more than their matrix."""
+        """Multiply by the matrix of a linear part; other parts override this."""
         matrix = self.matrix(X.shape[-1])
         assert matrix is not None
         diagonal = np.diagonal(matrix)
@@ -80,7 +81,7 @@ class Part:
         return normals
 
     def check(self, dim: int, most_examples: int) -> None:
-        """Refuse sizes that the part cannot serve."""
+        """Raise `InputError` for sizes that the part is not made for."""
 
 
 def mapped_moment(moment: Moment, matrix: Array) -> Array:
@@ -89,22 +90,17 @@ def mapped_moment(moment: Moment, matrix: Array) -> Array:
 
 
 def rotated(X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
-    """Rows and moment in axes that are turned for every context, uniformly over all rotations (Haar)."""
+    """Rows and moment after a random rotation of the axes, a different one for each context (Haar measure)."""
     batch, _, dim = X.shape
     turn = haar(rng.standard_normal((batch, dim, dim)))
     return X @ turn.transpose(0, 2, 1), None if moment is None else turn @ moment @ turn.transpose(0, 2, 1)
 
 
 def haar(normals: Array) -> Array:
-    """Matrices with orthonormal columns, uniform over all of them: the Q of a Gaussian matrix, once R has a positive
-    diagonal."""
+    """Uniformly distributed matrices with orthonormal columns: the Q of a QR decomposition of Gaussian matrices, with
+    signs such that R has a positive diagonal."""
     orthogonal, triangular = np.linalg.qr(normals)
     return orthogonal * np.sign(np.diagonal(triangular, axis1=-2, axis2=-1))[..., None, :]
-
-
-def spread_variances(ratios: Array) -> Array:
-    """Variances in these ratios, with trace d."""
-    return ratios * (len(ratios) / ratios.sum())
 
 
 @dataclass(frozen=True)
@@ -114,11 +110,6 @@ class Isotropic(Part):
     name: ClassVar[str] = "isotropic"
     form: ClassVar[str] = "isotropic"
 
-    @classmethod
-    def read(cls, text: str) -> Isotropic:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def matrix(self, dim: int) -> Array:
         return np.eye(dim)
 
@@ -126,82 +117,30 @@ class Isotropic(Part):
         return X, moment
 
 
-@dataclass(frozen=True)
-class Condition(Part):
-    """Variances with condition number κ and trace d, evenly spaced on a log scale along the axes."""
-
-    kappa: float
-    name: ClassVar[str] = "kappa"
-    form: ClassVar[str] = "kappa:10"
-
-    @property
-    def spec(self) -> str:
-        return f"kappa:{number_text(self.kappa)}"
-
-    @classmethod
-    def read(cls, text: str) -> Condition:
-        return cls(read_number(cls.form, text, 1.0))
+class SpectrumPart(Spectrum, Part):
+    """Independent features, each with its own variance."""
 
     def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(condition_variances(self.kappa, dim)))
+        return self.root(dim)
 
 
-def condition_variances(kappa: float, dim: int) -> Array:
-    """(d,) variances with this condition number and trace d."""
-    return spread_variances(kappa ** -np.linspace(0.0, 1.0, dim) if dim > 1 else np.ones(1))
+class Condition(ConditionSpectrum, SpectrumPart):
+    """Features with condition number κ and trace d: ``kappa:10``."""
 
 
-@dataclass(frozen=True)
-class PowerLaw(Part):
-    """Variances ∝ 1/jᵃ along the axes, j = 1 … d, with trace d."""
-
-    exponent: float
-    name: ClassVar[str] = "power"
-    form: ClassVar[str] = "power:1"
-
-    @property
-    def spec(self) -> str:
-        return f"power:{number_text(self.exponent)}"
-
-    @classmethod
-    def read(cls, text: str) -> PowerLaw:
-        return cls(read_number(cls.form, text, 0.0, 20.0))
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(self.exponent, dim)))
+class PowerLaw(PowerSpectrum, SpectrumPart):
+    """Features with variances ∝ 1/jᵃ and trace d: ``power:1``."""
 
 
-def power_variances(exponent: float, dim: int) -> Array:
-    """(d,) variances ∝ 1/jᵃ with trace d."""
-    return spread_variances(np.arange(1.0, dim + 1) ** -exponent)
-
-
-@dataclass(frozen=True)
-class Variances(Part):
-    """The variance of every feature, written out: ``variances:4,1,0.25``."""
-
-    values: tuple[float, ...]
-    name: ClassVar[str] = "variances"
-    form: ClassVar[str] = "variances:4,1,0.25"
-
-    @property
-    def spec(self) -> str:
-        return "variances:" + ",".join(map(number_text, self.values))
-
-    @classmethod
-    def read(cls, text: str) -> Variances:
-        return cls(tuple(read_number(cls.form, part) for part in text.split(",")))
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(np.asarray(self.values, float)))
+class Variances(GivenSpectrum, SpectrumPart):
+    """Features whose variances are written out: ``variances:4,1,0.25``."""
 
     def check(self, dim: int, most_examples: int) -> None:
-        if len(self.values) != dim:
-            raise InputError(f"The features {self.spec} are for d = {len(self.values)}, not {dim}.")
+        self.check_size("features", dim)
 
 
 class Covariance(Part):
-    """x ~ N(0, C) with any covariance C (d, d); an object only, because a matrix has no short spec.
+    """x ~ N(0, C) with any covariance C (d, d). Only an object, without a spec: a matrix is too long for one.
 
     >>> Covariance([[2.0, 1.0], [1.0, 2.0]]).matrix(2).round(3).tolist()
     [[1.414, 0.0], [0.707, 1.225]]
@@ -215,9 +154,9 @@ class Covariance(Part):
         if C.ndim != 2 or C.shape[0] != C.shape[1] or not np.isfinite(C).all() or not np.allclose(C, C.T):
             raise InputError("A covariance must be a symmetric matrix (d, d) of finite numbers.")
         values, vectors = np.linalg.eigh(C)
-        if values[0] < -1e-9 * max(values[-1], 0.0):  # rounding of a matrix that was computed
+        if values[0] < -1e-9 * max(values[-1], 0.0):  # smaller negative values are rounding errors
             raise InputError("A covariance must have no negative eigenvalue.")
-        # A = V √s has A Aᵀ = C; the R of its transpose is a triangular one, also where C is singular.
+        # A = V √s has A Aᵀ = C; the R of Aᵀ = Q R gives a triangular factor Rᵀ, also where C is singular.
         triangular = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T)[1].T
         self._factor = triangular * np.where(np.diagonal(triangular) < 0, -1.0, 1.0)
 
@@ -235,57 +174,38 @@ class Covariance(Part):
 
 @dataclass(frozen=True)
 class Rotated(Part):
-    """The axes of what came before, turned at random for every context."""
+    """Rotates the axes of the parts before it at random, for every context."""
 
     name: ClassVar[str] = "rotated"
     form: ClassVar[str] = "kappa:10+rotated"
     stream: ClassVar[int] = 3
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> Rotated:
-        nothing_behind("rotated", text)
-        return cls()
-
     def matrix(self, dim: int) -> Array:
         return np.eye(dim)
 
 
 @dataclass(frozen=True)
-class ScaledFeatures(Part):
-    """Features times a factor."""
+class ScaledFeatures(OneNumber, Part):
+    """Features multiplied by a factor."""
 
     factor: float
     name: ClassVar[str] = "scale"
     form: ClassVar[str] = "scale:2"
-
-    @property
-    def spec(self) -> str:
-        return f"scale:{number_text(self.factor)}"
-
-    @classmethod
-    def read(cls, text: str) -> ScaledFeatures:
-        return cls(read_number(cls.form, text, 1 / LARGEST))
+    bounds: ClassVar[tuple[float, float]] = (1 / LARGEST, LARGEST)
 
     def matrix(self, dim: int) -> Array:
         return self.factor * np.eye(dim)
 
 
 @dataclass(frozen=True)
-class CorrelatedRows(Part):
-    """Consecutive rows resemble each other: x_i is autoregressive with correlation ρ, each row with the same law."""
+class CorrelatedRows(OneNumber, Part):
+    """Neighbouring rows are correlated: x_i is autoregressive with correlation ρ. All rows have one distribution."""
 
     correlation: float
     name: ClassVar[str] = "rows"
     form: ClassVar[str] = "rows:0.8"
-
-    @property
-    def spec(self) -> str:
-        return f"rows:{number_text(self.correlation)}"
-
-    @classmethod
-    def read(cls, text: str) -> CorrelatedRows:
-        return cls(read_number(cls.form, text, -1.0, 1.0))
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         """x_1 = z_1, x_i = ρ x_{i−1} + sqrt(1 − ρ²) z_i."""
@@ -296,21 +216,14 @@ class CorrelatedRows(Part):
 
 
 @dataclass(frozen=True)
-class StudentFeatures(Part):
-    """Entries with tails of Student's t with ν > 2 degrees of freedom, scaled to the variance they had."""
+class StudentFeatures(OneNumber, Part):
+    """Entries with the tails of Student's t with ν > 2 degrees of freedom; the variance does not change."""
 
     degrees: float
     name: ClassVar[str] = "student"
     form: ClassVar[str] = "student:5"
+    bounds: ClassVar[tuple[float, float]] = (2.001, LARGEST)
     stream: ClassVar[int] = 4
-
-    @property
-    def spec(self) -> str:
-        return f"student:{number_text(self.degrees)}"
-
-    @classmethod
-    def read(cls, text: str) -> StudentFeatures:
-        return cls(read_number(cls.form, text, 2.001))
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         return self.entries(X, rng), moment
@@ -328,11 +241,6 @@ class UniformFeatures(Part):
     form: ClassVar[str] = "uniform"
     stream: ClassVar[int] = 5
 
-    @classmethod
-    def read(cls, text: str) -> UniformFeatures:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         return self.entries(X, rng), moment
 
@@ -344,53 +252,38 @@ class UniformFeatures(Part):
 
 
 @dataclass(frozen=True)
-class Skewed(Part):
-    """Variances ∝ 1/j² with trace d, in axes turned at random for every context."""
+class Skewed(SpectrumPart):
+    """Variances ∝ 1/j² with trace d, along axes that are rotated at random for every context."""
 
     name: ClassVar[str] = "skewed"
     form: ClassVar[str] = "skewed"
     stream: ClassVar[int] = 9
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> Skewed:
-        nothing_behind(cls.form, text)
-        return cls()
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(2.0, dim)))
+    def variances(self, dim: int) -> Array:
+        return PowerSpectrum(2.0).variances(dim)
 
 
 @dataclass(frozen=True)
-class HalfSubspace(Part):
-    """All rows and the query in a random subspace of d/2 dimensions (rounded up), twice as long there."""
+class HalfSubspace(SpectrumPart):
+    """All rows and the query lie in a random subspace of d/2 dimensions (rounded up); the trace is still d."""
 
     name: ClassVar[str] = "subspace"
     form: ClassVar[str] = "subspace"
     stream: ClassVar[int] = 7
     rotates: ClassVar[bool] = True
 
-    @classmethod
-    def read(cls, text: str) -> HalfSubspace:
-        nothing_behind(cls.form, text)
-        return cls()
-
-    def matrix(self, dim: int) -> Array:
-        return np.diag(np.sqrt(spread_variances((np.arange(dim) < (dim + 1) // 2).astype(float))))
+    def variances(self, dim: int) -> Array:
+        return with_trace_d((np.arange(dim) < (dim + 1) // 2).astype(float))
 
 
 @dataclass(frozen=True)
 class Quadrants(Part):
-    """All rows in one quadrant, drawn at random for every context; the query anywhere: it keeps the law it had."""
+    """All rows of a context lie in one random quadrant; the query keeps its distribution."""
 
     name: ClassVar[str] = "quadrants"
     form: ClassVar[str] = "quadrants"
     stream: ClassVar[int] = 6
-
-    @classmethod
-    def read(cls, text: str) -> Quadrants:
-        nothing_behind(cls.form, text)
-        return cls()
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         signs = 2.0 * rng.integers(2, size=(len(X), 1, X.shape[2])) - 1.0
@@ -399,18 +292,14 @@ class Quadrants(Part):
 
 @dataclass(frozen=True)
 class Orthogonal(Part):
-    """A query at right angles to all rows, of the length that N(0, I) has; needs n < d.
+    """A query that is orthogonal to all rows, and as long as one from N(0, I); needs n < d.
 
-    Its direction is uniform in the d − r dimensions that the rows leave free, so M = d/(d − r) times their projector.
+    With r independent rows its direction is uniform in the d − r dimensions that are orthogonal to them, so M is
+    d/(d − r) times the projector on these.
     """
 
     name: ClassVar[str] = "orthogonal"
     form: ClassVar[str] = "orthogonal"
-
-    @classmethod
-    def read(cls, text: str) -> Orthogonal:
-        nothing_behind(cls.form, text)
-        return cls()
 
     def apply(self, X: Array, moment: Moment, rng: np.random.Generator) -> tuple[Array, Moment]:
         dim = X.shape[2]
@@ -427,7 +316,7 @@ class Orthogonal(Part):
 
 
 FEATURES: Registry[Any] = Registry("feature distribution")
-"""The parts that specs can name. A subclass of `Part` of yours with ``read`` joins by ``FEATURES.add``."""
+"""The parts that specs can name. Add your own subclass of `Part` with ``FEATURES.add``."""
 for _part in (
     Isotropic,
     Condition,
@@ -463,9 +352,9 @@ class Chain:
 
 
 def parse_features(spec: str | Features | Chain) -> Any:
-    """Features from their spec; objects with the methods of `Features` pass through.
+    """Read features from their spec; an object with the methods of `Features` is returned as it is.
 
-    Raises `InputError` for anything else. Nothing is ever imported: specs may come from files.
+    Raises `InputError` for anything else. Nothing is imported: specs may come from files.
 
     >>> parse_features("kappa:10")
     Condition(kappa=10.0)
@@ -479,26 +368,26 @@ def parse_features(spec: str | Features | Chain) -> Any:
 
 
 def load_features(text: Any) -> Any:
-    """As `parse_features`, and features of your own as ``module:Class(1)``: for the shell only."""
+    """As `parse_features`; also reads your own class, ``module:Class(1)``. For the shell only."""
     known = load_own("feature distribution", text, FEATURES, parse_features) if isinstance(text, str) else text
     return parse_features(known)
 
 
 def parts_of(features: Any) -> tuple[Any, ...]:
-    """The links of a chain, or the one there is; without parts that do nothing."""
+    """The parts of a chain, or the single part; without parts that change nothing."""
     parts = features.parts if isinstance(features, Chain) else (features,)
     return tuple(part for part in parts if not isinstance(part, Isotropic))
 
 
 def is_builtin_features(features: Any) -> bool:
-    """Whether every part is one of this package's, which its spec brings back."""
+    """Whether every part is of this package, so that its spec restores it."""
     return all(type(part) in FEATURES.values() for part in parts_of(features))
 
 
 def gaussian_map(features: Any, dim: int) -> tuple[Array, bool] | None:
-    """(F, rotates) if rows are F z, z ~ N(0, I), with F (d, d) lower triangular, and then perhaps turned; else None.
+    """(F, rotates) if rows are F z, z ~ N(0, I), with F (d, d) lower triangular, then perhaps rotated; else None.
 
-    Turning comes last, except for what commutes with it: factors.
+    After a rotation only plain factors are possible, which commute with it.
     """
     total, rotates = np.eye(dim), False
     for part in parts_of(features):
@@ -508,13 +397,13 @@ def gaussian_map(features: Any, dim: int) -> tuple[Array, bool] | None:
         total, rotates = matrix @ total, rotates or part.rotates
     if np.array_equal(total, total[0, 0] * np.eye(dim)):
         rotates = False  # all axes are alike
-    if (total != np.tril(total)).any():  # A = Rᵀ Qᵀ, and Qᵀ z is distributed as z
+    if (total != np.tril(total)).any():  # A = Rᵀ Qᵀ, and Qᵀ z has the same distribution as z
         total = np.linalg.qr(total.T)[1].T
     return total, rotates
 
 
 def draw_query_rows(features: Any, normals: Array, moment: Moment, rng: np.random.Generator) -> Array:
-    """Queries (batch, m, d) with this moment, made of standard normals of that shape."""
+    """Queries (batch, m, d) with this moment, made from standard normals of that shape."""
     for part in parts_of(features):
         if hasattr(part, "entries"):
             normals = part.entries(normals, rng)
@@ -524,7 +413,7 @@ def draw_query_rows(features: Any, normals: Array, moment: Moment, rng: np.rando
     if moment.ndim == 2 and (moment == np.diag(diagonal)).all():
         return normals * np.sqrt(diagonal)
     values, vectors = np.linalg.eigh(moment)
-    # What rounding leaves of a zero, 1e-16, would have the root 1e-8.
+    # Rounding turns a zero into 1e-16, whose root is 1e-8: not small.
     values = np.where(values > values[..., -1:] * 1e-12, values, 0.0)
     root = vectors * np.sqrt(values)[..., None, :]
     return normals @ np.swapaxes(root, -1, -2)

@@ -1,7 +1,7 @@
-"""What a linear transformer computes, in plain NumPy: token by token as printed, and in Gram space.
+"""What a linear transformer computes, in plain NumPy: token by token as in the paper, and on Gram matrices.
 
-These two are the reference of everything else. `context_weights` gives the same numbers and uses the compiled kernels
-when there is enough to do; `implicit_weights` and `predict` of `evaluation.guard`, which users call, are made of it.
+All other implementations are tested against these two. `context_weights` gives the same numbers, with the compiled
+kernels if there is enough work; `implicit_weights` and `predict` of `evaluation.guard`, which users call, use it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from ridgeformer.core.validation import InputError, finite_array, instance
 
 
 def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> list[Array]:
-    """The token transformer as printed (section 3 of the paper): all tokens, before and after every layer.
+    """The token transformer as in section 3 of the paper: all tokens, before and after every layer.
 
-    X (batch, n, d), y (batch, n), queries (batch, m, d) → L + 1 arrays (batch, n + m, p), p = d + 1 + r. A context
-    token is (x, 0, y), where 0 stands for the r registers; a query token is (x_t, 0, 0). Attention sums over the n
-    context tokens only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
+    Parameters
+    ----------
+    model: a model for d features.
+    X, y: examples, (batch, n, d) and (batch, n).
+    queries: (batch, m, d).
+
+    Returns L + 1 arrays (batch, n + m, p), p = d + 1 + r: tokens before the first and after each layer. The token of an
+    example is (x, 0, y), where 0 stands for the r registers; that of a query is (x_t, 0, 0). Attention sums over the n
+    examples only:  e_i ← e_i + Σ_k Σ_j (e_jᵀ Q_k e_i) P_k e_j.
     Raises `InputError` for arrays that are not finite or do not fit.
 
     >>> import ridgeformer as rf
@@ -57,7 +63,7 @@ def transform_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> 
 def token_predictions(model: LinearTransformer, X: Any, y: Any, queries: Any) -> Array:
     """(batch, m) predictions: minus the last coordinate of the query tokens after the last layer.
 
-    Arguments are those of `transform_tokens`. `ridgeformer.predict` gives the same numbers sooner.
+    Arguments and errors are those of `transform_tokens`. `ridgeformer.predict` gives the same numbers faster.
 
     >>> import ridgeformer as rf
     >>> model = rf.LinearTransformer.init("diag", layers=2, dim=1)
@@ -105,7 +111,7 @@ def gram_weights(model: LinearTransformer, gram: Array) -> Array:
 
 
 def check_model(model: Any, dim: int) -> LinearTransformer:
-    """The model, if it is one and was made for so many features."""
+    """The model; `InputError` if it is not a model for ``dim`` features."""
     hint = f" Read it first: rf.load({model!r})." if isinstance(model, str) else ""
     instance("model", model, LinearTransformer, hint)
     if model.dim != dim:
@@ -120,18 +126,18 @@ def context_weights(
     backend: str = "auto",
     threads: int | None = None,
 ) -> Array:
-    """Implicit weights ŵ of contexts that are given as Gram matrices.
+    """Implicit weights ŵ of a model on contexts: its prediction for any query x is <ŵ, x>.
 
     Parameters
     ----------
-    model: made for the same number of features.
-    context: a batch of contexts.
-    layers: read out after this many layers; None for all.
-    backend: "reference" is NumPy, "fused" the compiled kernels, "auto" whichever is sooner done.
+    model: a model for as many features as the contexts have.
+    context: a batch of contexts, as Gram matrices.
+    layers: use only the first layers, as many as given; None for all.
+    backend: "reference" is NumPy, "fused" the compiled kernels, "auto" whichever takes less time.
     threads: of the kernels; None for one per core.
 
-    Returns (batch, d) weights in the wider precision of model and context: the model predicts <ŵ, x> for any query x.
-    They are NaN or infinite where the model explodes. Raises `InputError` if model and context do not fit.
+    Returns weights (batch, d), in float64 if the model or the contexts are, else in float32. They are NaN or infinite
+    where the computation overflows. Raises `InputError` if model and contexts do not fit.
 
     >>> import ridgeformer as rf
     >>> draw = rf.Task(dim=10, examples=20).draw_contexts(5, seed=0)

@@ -1,4 +1,4 @@
-"""Loss and gradient in plain NumPy: the reference of the fused kernels, and where their formulas are derived.
+"""Loss and gradient in plain NumPy. The compiled kernels are tested against this; their formulas are derived here.
 
 Forward (`core.forward`):  T_l = I + Σ_k P_k G_l Q_k ,  G_{l+1} = T_l G_l T_lᵀ ,  c = r_0 with r_l = r_{l+1} T_l.
 
@@ -26,7 +26,7 @@ from ridgeformer.core.random import GramDraw
 from ridgeformer.core.validation import finite_array, nonnegative, one_of
 
 EXPLODED = 1e12
-"""A loss beyond which a context's gradient may overflow in float32: its intermediate values grow as powers of it."""
+"""Above this loss the gradient of a context may overflow in float32: its intermediate values are powers of the loss."""
 
 
 OBJECTIVES = ("exact", "sampled")
@@ -34,7 +34,7 @@ OBJECTIVES = ("exact", "sampled")
 
 @dataclass(frozen=True)
 class Options:
-    """What loss and gradient are asked for: one object from the caller to the kernels.
+    """How loss and gradient are computed.
 
     >>> Options(objective="sampled").exact
     False
@@ -44,10 +44,10 @@ class Options:
     """"exact" is ½‖ŵ − w*‖², whose mean is the adjusted loss; "sampled" is the paper's ½(ŷ − y_t)² with one query per
     context. They have the same expected gradient."""
     saturation: float = 0.0
-    """s > 0 makes the gradient that of the mean of s·ln(1 + loss/s), to which a context that explodes contributes
-    little, and one beyond `EXPLODED` nothing. The losses that are returned are the plain ones all the same."""
+    """s > 0: the gradient is that of the mean of s·ln(1 + loss/s). A context with a huge loss then adds little to it,
+    and one with a loss above `EXPLODED` nothing. The returned losses do not change."""
     importance: Array | None = None
-    """(batch,) factors of what each context adds to the gradient, but not of the losses."""
+    """(batch,) factors that multiply what each context adds to the gradient. The returned losses do not change."""
     backend: str = "auto"
     """"reference" is NumPy, "fused" and "auto" the compiled kernels; they agree to rounding."""
     threads: int | None = None

@@ -1,4 +1,4 @@
-"""Kinds of model: which parameters a layer has, and which matrices P and Q they stand for.
+"""Kinds of model: which parameters a layer has, and which matrices P and Q they define.
 
 gdpp    P = diag(p_x I, p_y), Q = diag(q_x I, 0) for every head: gradient descent with preconditioning (GD++)
 diag    P = diag(p_x I, p_y), Q = diag(q_x I, q_y) for every head
@@ -7,13 +7,13 @@ full    P, Q dense (p, p) for every head
 Every GD++ model is a DIAG model with q_y = 0, and every DIAG model is a FULL one. A kind of your own is a subclass of
 `Kind` that is added to `KINDS`: docs/extending.md shows one.
 
-With r *registers* a token is (x, m, y), where m are r numbers that start at zero. Write s = 1 + r for what a token has
-besides x. Then
+With r *registers* a token is (x, m, y), where m are r numbers that start at zero. Write s = 1 + r for the length of a
+token without x. Then
 
-diag    P = blockdiag(p_x I, P_s), Q = blockdiag(q_x I, Q_s) with dense P_s, Q_s (s, s): what commutes with rotations
+diag    P = blockdiag(p_x I, P_s), Q = blockdiag(q_x I, Q_s) with dense P_s, Q_s (s, s): all that commute with rotations
 full    P, Q dense (d + s, d + s)
 
-and the shapes of the parameters tell r. GD++ has no registers.
+and r follows from the shapes of the parameters. GD++ has no registers.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from ridgeformer.core.validation import InputError
 Parameters = Mapping[str, Array]
 Shapes = dict[str, tuple[int, ...]]
 MOST_BLOCKS = 4
-"""Registers up to which DIAG models have kernels of their own; the numbers that these take grow as (1 + r)⁴."""
+"""Up to this many registers DIAG models have their own kernels, whose parameters grow in number as (1 + r)⁴."""
 
 
 _REST = {1 + 2 * s**2 + s**3 * (s + 1) // 2: s for s in range(1, MOST_BLOCKS + 2)}
 
 
 class Dense(NamedTuple):
-    """What the compiled kernels take for dense matrices."""
+    """The form in which the compiled kernels take dense matrices."""
 
     P: Array  # (L, H, p, p)
     Q: Array  # (L, H, p, p)
 
 
 class Blocks(NamedTuple):
-    """What the compiled kernels take for matrices that are multiples of I on x: sums over heads only.
+    """The form in which the compiled kernels take matrices that are multiples of I on x: only sums over heads.
 
     With G = [[Σ, K], [Kᵀ, N]], cut behind x, T = I + [[ω_xx Σ, K A], [B Kᵀ, C:N]]. The (s, s) matrices A, B and the
     tensor C with (C:N)_ae = Σ_{b ≤ c} C_aebc N_bc follow ω_xx, row by row; without registers they are ω_xy, ω_yx, ω_yy.
@@ -65,7 +65,7 @@ Compiled = Dense | Blocks
 
 
 class Kind(ABC):
-    """One parametrisation of the layers. The methods take ``parameters`` by name, as `LinearTransformer` holds them."""
+    """Which parameters a layer has. The methods take ``parameters`` by name, as in `LinearTransformer`."""
 
     name: ClassVar[str]
     """In files and on the shell."""
@@ -73,20 +73,21 @@ class Kind(ABC):
     """In tables and legends."""
     look: ClassVar[Look]
     init_scale: ClassVar[float]
-    """Standard deviation of initial parameters. The map has degree 3^L in the data: deep models explode from more."""
+    """Standard deviation of initial parameters. With a larger one deep models explode: their degree in the data is
+    3^L."""
 
     @abstractmethod
     def shapes(self, layers: int, heads: int, dim: int) -> Shapes:
         """Names and shapes of the parameters, without registers: exactly the tensors of a model file."""
 
     def shapes_with(self, layers: int, heads: int, dim: int, registers: int) -> Shapes:
-        """The same for a model with registers; a kind that has none refuses."""
+        """The same for a model with registers; `InputError` if the kind has none."""
         if registers:
             raise InputError(f"A {self.name} model has no registers; diag and full models may have some.")
         return self.shapes(layers, heads, dim)
 
     def registers(self, shapes: Mapping[str, tuple[int, ...]], dim: int) -> int:
-        """r, if these are shapes of this kind's parameters."""
+        """r, given the shapes of the parameters."""
         return 0
 
     @abstractmethod
@@ -95,28 +96,28 @@ class Kind(ABC):
 
     @abstractmethod
     def gradient(self, parameters: Parameters, P_gradient: Array, Q_gradient: Array) -> dict[str, Array]:
-        """The gradient with respect to the parameters, given that with respect to dense P and Q."""
+        """The gradient with respect to the parameters, given the gradient with respect to dense P and Q."""
 
     def compiled(self, parameters: Parameters, dim: int) -> Compiled:
-        """What the compiled kernels compute with; dense matrices serve every kind."""
+        """The form that the compiled kernels take; by default dense matrices, which every kind has."""
         return Dense(*self.matrices(parameters, dim))
 
     def compiled_gradient(self, parameters: Parameters, gradient: tuple[Array, ...]) -> dict[str, Array]:
-        """The gradient with respect to the parameters, given that with respect to the arrays of `compiled`."""
+        """The gradient with respect to the parameters, given the gradient with respect to the arrays of `compiled`."""
         P_gradient, Q_gradient = gradient
         return self.gradient(parameters, P_gradient, Q_gradient)
 
     def embedded(self, other: Kind, parameters: Parameters, dim: int) -> dict[str, Array] | None:
-        """Parameters of this kind with the matrices of a model of the ``other`` kind; None if there are none."""
+        """Parameters of this kind that give the same matrices as those of the ``other`` kind; None if impossible."""
         return dict(parameters) if other is self else None
 
     def widened(self, parameters: Parameters, more: int) -> dict[str, Array]:
-        """Parameters with so many more registers, the last ones, which nothing writes and nothing reads."""
+        """Parameters with ``more`` registers after the others, which no layer writes or reads."""
         raise InputError(f"A {self.name} model has no registers; diag and full models may have some.")
 
 
 def insert_registers(matrices: Array, more: int) -> Array:
-    """Matrices (…, p, p) with so many rows and columns of zeros before the last."""
+    """Matrices (…, p, p) with ``more`` rows and columns of zeros inserted before the last."""
     for axis in (-2, -1):
         matrices = np.insert(matrices, [matrices.shape[axis] - 1] * more, 0.0, axis=axis)
     return matrices
@@ -143,7 +144,7 @@ def _omega_places(count: int) -> tuple[Array, Array, Array, Array]:
 
 
 class Diag(Kind):
-    """P and Q are multiples of I on the features; on what follows them, the target alone without registers, dense."""
+    """P and Q are multiples of I on the features, and dense on the rest: the registers, if there are any, and y."""
 
     name, label, look = "diag", "DIAG", Look(VERMILLION, (4, 1.5), "s")
     init_scale = 0.02
@@ -196,7 +197,7 @@ class Diag(Kind):
         return omega
 
     def omega_gradient(self, parameters: Parameters, gradient: Array) -> dict[str, Array]:
-        """The gradient with respect to p and q, given that with respect to `omega`."""
+        """The gradient with respect to p and q, given the gradient with respect to `omega`."""
         p, q = self.diagonals(parameters)
         *_, numbers = _omega_places(p.shape[-1])
         by_block = np.asarray(gradient).take(numbers, axis=1)
@@ -228,7 +229,7 @@ class Diag(Kind):
 
 
 class Gdpp(Diag):
-    """DIAG with q_y = 0."""
+    """GD++, gradient descent with preconditioning: DIAG with q_y = 0."""
 
     name, label, look = "gdpp", "GD++", Look(GREEN, (4, 1.2, 1, 1.2), "o")
 
@@ -243,7 +244,7 @@ class Gdpp(Diag):
 
 
 class Full(Kind):
-    """Dense matrices."""
+    """FULL: dense matrices P and Q."""
 
     name, label, look = "full", "FULL", Look(BLUE, (), "^")
     init_scale = 0.002

@@ -1,11 +1,11 @@
-"""Mixtures: tasks whose contexts come from one of several tasks, drawn at random for every context.
+"""Mixtures: each context comes from one of several tasks, chosen at random.
 
-**As text**, for the shell and for files: components are separated by ``|`` or stand on lines of their own. A component
-is ``base`` or what it changes of the base task, ``name=spec`` joined by commas, perhaps after its weight and a ``*``:
+**As text**, for the shell and for files: components are separated by ``|`` or by line breaks. A component is ``base``,
+or a list of changes to the base task, ``name=spec`` joined by commas. A weight and a ``*`` may come before it:
 
     3*base | features=skewed | 0.5*weights=scale:3,noise=uniform:2
 
-The oracle of a context is that of its component: it is told which one it is, besides σ.
+The oracle of a context is that of its component: besides σ, it is told which component the context comes from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHANGES = ("examples", "noise", "features", "weights", "noise_shape")
 
 
 class MixedPrior:
-    """The prior of σ over all components; of standard deviations, where shapes change them."""
+    """The distribution of σ over all components."""
 
     def __init__(self, tasks: Sequence[Task], shares: Array) -> None:
         self._tasks, self._shares = tuple(tasks), shares
@@ -58,7 +58,10 @@ class MixedPrior:
 
 
 class Mixture(Task):
-    """A task whose contexts come from several tasks, in proportion to their weights.
+    """A task whose contexts come from several tasks, in proportion to ``weights``.
+
+    ``tasks`` have the same number of features; without ``weights`` all are equally likely. Raises `InputError` if they
+    do not fit.
 
     >>> task = Mixture([Task(3, 8), Task(3, 8, features="kappa:10")], [3, 1])
     >>> task.draw_contexts(5, seed=0).context.gram.shape
@@ -70,7 +73,7 @@ class Mixture(Task):
     """Probabilities of the components; they sum to 1."""
 
     def __init__(self, tasks: Sequence[Task], weights: Sequence[float] | None = None) -> None:
-        """``weights``: how often each task is drawn, relative to the others; by default equally often."""
+        """``weights``: how often each task is drawn, relative to the others; by default all equally often."""
         tasks = tuple(instance("A component", task, Task) for task in tasks)
         if not 1 <= len(tasks) <= _MOST_COMPONENTS or any(isinstance(task, Mixture) for task in tasks):
             raise InputError(f"A mixture has 1 to {_MOST_COMPONENTS} components, none of them a mixture.")
@@ -177,7 +180,7 @@ class Mixture(Task):
     def draw_tokens(
         self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE, dtype: Any = np.float64
     ) -> TokenDraw:
-        """Refused: components draw their own."""
+        """Raises `InputError`: only the components can draw tokens."""
         raise InputError("A mixture draws contexts, not tokens; draw the tokens of its components.")
 
     @property
@@ -186,7 +189,9 @@ class Mixture(Task):
 
 
 def parse_mixture(text: str, base: Task) -> Mixture:
-    """A mixture from its text; what a component does not change is that of the base task.
+    """Read a mixture from its text; a component is the ``base`` task with the changes that the text names.
+
+    Raises `InputError` for a text that cannot be read.
 
     >>> parse_mixture("3*base | features=skewed", Task(3, 8)).shares
     (0.75, 0.25)
@@ -221,7 +226,7 @@ def parse_component(text: str, base: Task) -> Task:
 
 
 def mixture_text(text: str) -> str:
-    """The text of a mixture on one line; what names an existing file is read from it."""
+    """The text of a mixture on one line; if ``text`` is the name of a file, the text is read from there."""
     if not isinstance(text, str):
         raise InputError(f"A mixture is a text such as 3*base | features=skewed, not {shortened(text)}.")
     if "=" not in text and "|" not in text and text != "base" and Path(text).is_file():
@@ -233,7 +238,7 @@ def mixture_text(text: str) -> str:
 
 
 def load_mixture(text: str, base: Task) -> Mixture:
-    """As `parse_mixture`, or of a file that holds one."""
+    """As `parse_mixture`; ``text`` may also be the name of a file that holds the text."""
     return parse_mixture(mixture_text(text), base)
 
 

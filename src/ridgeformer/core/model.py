@@ -39,8 +39,8 @@ MAX_REGISTERS = 100
 class LinearTransformer:
     """L layers of linear self-attention with H heads on tokens of d + 1 + r numbers. Immutable; arrays are read-only.
 
-    Made by `LinearTransformer.init`, `ridgeformer.load` and `ridgeformer.train`. Parameters are the arrays of
-    ``parameters``, whose shapes `ridgeformer.core.kinds` defines; ones that do not fit raise `InputError`.
+    `LinearTransformer.init`, `ridgeformer.load` and `ridgeformer.train` make models. The kind decides which arrays
+    ``parameters`` has and their shapes (`ridgeformer.core.kinds`); other shapes raise `InputError`.
 
     >>> import ridgeformer as rf
     >>> model = rf.LinearTransformer.init("diag", layers=2, dim=3)
@@ -53,13 +53,13 @@ class LinearTransformer:
     """
 
     kind: str
-    """"gdpp", "diag" or "full"."""
+    """"gdpp" (GD++), "diag" or "full": which parameters a layer has."""
     dim: int
     """d, the number of features."""
     parameters: Mapping[str, Array]
-    """The kind's own parameters, by name."""
+    """The parameters of the layers, by name."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """Where the model comes from (task, training, …): kept in its file, never used in computation."""
+    """Where the model comes from (task, training, …): saved in its file, never used in computation."""
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
@@ -104,9 +104,9 @@ class LinearTransformer:
         ----------
         kind: "gdpp", "diag" or "full".
         layers, heads, dim: L, H and d.
-        registers: r, further coordinates of a token that start at zero; gdpp models have none.
-        seed, start: name the random stream; equal ones give equal models. Runs number the starts that they try.
-        scale: standard deviation of the parameters; None takes the kind's own, small enough not to explode.
+        registers: r, extra coordinates of a token that start at zero; gdpp models have none.
+        seed, start: the same two numbers give the same model. A run that tries several starts numbers them.
+        scale: standard deviation of the parameters; None takes the default of the kind, at which models do not explode.
         dtype: float32 or float64.
 
         Returns a model; raises `InputError` for anything out of range.
@@ -129,17 +129,17 @@ class LinearTransformer:
 
     @property
     def layers(self) -> int:
-        """L."""
+        """L, the number of layers."""
         return int(next(iter(self.parameters.values())).shape[0])
 
     @property
     def heads(self) -> int:
-        """H."""
+        """H, the number of attention heads in each layer."""
         return int(next(iter(self.parameters.values())).shape[1])
 
     @property
     def registers(self) -> int:
-        """r."""
+        """r, the number of registers."""
         return KINDS[self.kind].registers({name: array.shape for name, array in self.parameters.items()}, self.dim)
 
     @property
@@ -153,11 +153,11 @@ class LinearTransformer:
         return sum(array.size for array in self.parameters.values())
 
     def attention_matrices(self) -> tuple[Array, Array]:
-        """P and Q, each (layers, heads, p, p) with p = dim + 1 + registers, dense, whatever the kind."""
+        """P and Q, each a dense array (layers, heads, p, p) with p = dim + 1 + registers, for every kind."""
         return KINDS[self.kind].matrices(self.parameters, self.dim)
 
     def compiled(self) -> Compiled:
-        """The parameters as the compiled kernels take them."""
+        """The parameters in the form that the compiled kernels take."""
         return KINDS[self.kind].compiled(self.parameters, self.dim)
 
     def omega(self) -> Array:
@@ -165,7 +165,7 @@ class LinearTransformer:
         return self._diagonal_kind().omega(self.parameters)
 
     def omega_gradient(self, omega_gradient: Array) -> LinearTransformer:
-        """The gradient with respect to p and q, given that with respect to ω (layers, 4)."""
+        """The gradient with respect to p and q, given the gradient with respect to ω (layers, 4)."""
         return self.replace(self._diagonal_kind().omega_gradient(self.parameters, omega_gradient))
 
     def _diagonal_kind(self) -> Diag:
@@ -173,24 +173,29 @@ class LinearTransformer:
         if not isinstance(kind, Diag):
             raise InputError(f"A {self.kind} model has no ω of its own; only gdpp and diag models do.")
         if self.registers:
-            raise InputError("A model with registers has matrices where others have the four ω of a layer.")
+            raise InputError("A model with registers has no ω: its layers have matrices instead of the four numbers ω.")
         return kind
 
     def weights(self, context: Context, layers: int | None = None) -> Array:
-        """Implicit weights ŵ (batch, d), in the model's own precision: what makes a model a `Predictor`.
+        """Implicit weights ŵ (batch, d), in the precision of the model: its prediction for a query x is <ŵ, x>.
 
-        Computed by the compiled kernels; `ridgeformer.context_weights` chooses. ``layers``: read out after so many.
+        ``layers``: how many layers to use; None for all. The compiled kernels compute them; with
+        `ridgeformer.context_weights` you can choose NumPy. Raises `InputError` if model and contexts do not fit.
         """
-        from ridgeformer.core.forward import context_weights  # it computes with models, which this one is
+        from ridgeformer.core.forward import context_weights  # that module imports this one
 
         gram = instance("context", context, Context).gram.astype(self.dtype, copy=False)
         in_precision = Context.unchecked(gram, context.examples)
         return context_weights(self, in_precision, layers, backend="fused")
 
     def embed(self, kind: str, registers: int | None = None) -> LinearTransformer:
-        """The same function as a model of a larger kind, gdpp ⊂ diag ⊂ full, or with more registers.
+        """A model that computes the same, of a larger kind (gdpp ⊂ diag ⊂ full) or with more registers.
 
-        New ones are the last; nothing writes or reads them. None keeps those that there are.
+        New registers come after the others; no layer writes or reads them. None keeps the number of registers. Raises
+        `InputError` if the kind is not larger.
+
+        >>> LinearTransformer.init("diag", layers=2, dim=3).embed("full")
+        LinearTransformer: FULL, 2 layers, 1 head, 3 features, float32, 64 parameters
         """
         larger, own = KINDS.find(kind), self.registers
         registers = own if registers is None else whole_number("registers", registers, own, MAX_REGISTERS)
@@ -204,7 +209,11 @@ class LinearTransformer:
         return LinearTransformer(kind, self.dim, parameters, self.info)
 
     def first_layers(self, layers: int | None) -> LinearTransformer:
-        """The model that stops after this many layers; None means all of them."""
+        """A model with only the first layers, as many as given; None means all of them.
+
+        >>> LinearTransformer.init("diag", layers=4, dim=3).first_layers(2).layers
+        2
+        """
         if layers is None:
             return self
         layers = whole_number("layers", layers, 1, self.layers)
@@ -239,9 +248,10 @@ class LinearTransformer:
         return self.replace({name: piece.reshape(array.shape) for (name, array), piece in items})
 
     def save(self, path: str | Path) -> None:
-        """Write the model as one safetensors file, whole or not at all; `ridgeformer.load` reads it.
+        """Write the model as one safetensors file, which `ridgeformer.load` reads.
 
-        Raises `InputError` if a weight is not finite or the file cannot be written.
+        After a crash there is either the old file or the whole new one. Raises `InputError` if a parameter is not
+        finite or the file cannot be written.
         """
         from ridgeformer.core.model_file import save_model
 

@@ -1,8 +1,8 @@
-"""Model files: one safetensors file with the kind's own parameters, and metadata as one JSON string.
+"""Model files: one safetensors file with the parameters of the model, and metadata as one JSON string.
 
-Files may come from anywhere, so nothing in them is trusted: sizes are bounded before anything is read, the metadata
-must be plain JSON, tensors must be exactly those the kind has, and values must be finite. No code is ever loaded. Since
-format 2 a digest of metadata and tensors is kept beside them, so that no damaged file loads as another model.
+Files may come from anywhere, so everything is checked: sizes are limited before anything is read, the metadata must be
+plain JSON, tensors must be exactly those of the kind, and values must be finite. No code is ever loaded. Since format 2
+a file also holds a digest of metadata and tensors, so that a damaged file is never loaded as another model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ridgeformer.core.validation import FLOATS, InputError, shortened
 
 FORMAT = 2
 UNSIGNED_FORMAT = 1
-"""Files of the time before digests; they still load."""
+"""Older files without a digest; they can still be loaded."""
 METADATA_KEY = "ridgeformer"  # one key only: safetensors writes several in an order that changes
 DIGEST_KEY = "sha256"
 MAX_FILE_BYTES = 1 << 30
@@ -69,7 +69,7 @@ class ModuleFileError(InputError):
 
 
 def read_model(data: bytes, path: Path | str) -> LinearTransformer:
-    """A model from the bytes of a file; ``path`` is what errors call it."""
+    """A model from the bytes of a file; ``path`` is its name in error messages."""
     metadata = file_metadata(path, data)
     if "architecture" in metadata:
         raise ModuleFileError(f"{path} holds another kind of transformer; read it with ridgeformer.torch.load.")
@@ -106,7 +106,7 @@ def read_model(data: bytes, path: Path | str) -> LinearTransformer:
 
 
 def weights_digest(model: LinearTransformer) -> str:
-    """SHA-256 of what a model computes with, whatever file it is from."""
+    """SHA-256 of the kind and parameters of a model; the file it comes from does not matter."""
     return tensors_digest({"kind": model.kind, "dim": model.dim}, model.parameters)
 
 

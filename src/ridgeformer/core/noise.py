@@ -1,8 +1,8 @@
-"""Shapes of the noise: what ξ/σ looks like, given its level σ. Priors of the level are in `core.distributions`.
+"""Shapes of the noise: the distribution of ξ/σ. Distributions of the level σ are in `core.distributions`.
 
-A shape takes normal noise ξ = σ·N(0, 1) and hands on changed noise, and says how its standard deviation grew. Under
-Gaussian noise ridge regression that is told σ is the best predictor there is. Under the other shapes it is only the
-best one that is linear in y.
+A shape takes normal noise ξ = σ·N(0, 1), changes it, and says by which factor its standard deviation grew. With
+Gaussian noise, ridge regression that is told σ is the best predictor. With other shapes it is only the best one that is
+linear in y.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from ridgeformer.core.notation import Array
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import load_own, nothing_behind, number_text, read_number, read_parts
+from ridgeformer.core.specs import NameOnly, OneNumber, load_own, number_text, read_number, read_parts
 from ridgeformer.core.validation import InputError, shortened
 
 
 @runtime_checkable
 class NoiseShape(Protocol):
-    """All that the package asks of a shape; write these to bring your own.
+    """The methods of a shape of the noise. To use your own, write these.
 
     >>> isinstance(Student(5), NoiseShape)
     True
@@ -34,16 +34,16 @@ class NoiseShape(Protocol):
 
     @property
     def growth(self) -> float:
-        """Standard deviation of the noise over σ."""
+        """Standard deviation of the noise divided by σ."""
         ...
 
     def apply(self, noise: Array, rng: np.random.Generator) -> Array:
-        """Noise (batch, n) made of normal noise of standard deviation σ."""
+        """Noise (batch, n) made from normal noise with standard deviation σ."""
         ...
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(NameOnly):
     """ξ ~ N(0, σ²)."""
 
     name: ClassVar[str] = "gaussian"
@@ -51,39 +51,23 @@ class Gaussian:
     growth: ClassVar[float] = 1.0
     stream: ClassVar[int] = 0
 
-    @property
-    def spec(self) -> str:
-        return self.name
-
-    @classmethod
-    def read(cls, text: str) -> Gaussian:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def apply(self, noise: Array, rng: np.random.Generator) -> Array:
         return noise
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(OneNumber):
     """Student's t with ν degrees of freedom, scaled to variance σ² for ν > 2.
 
-    For ν ≤ 2 there is no variance: the noise is σ times a t variate, and the reference is told σ for want of better.
+    For ν ≤ 2 there is no variance: the noise is σ times a t variate, and the reference is told this σ.
     """
 
     degrees: float
     name: ClassVar[str] = "student"
     form: ClassVar[str] = "student:5"
+    bounds: ClassVar[tuple[float, float]] = (1.0, math.inf)  # infinite degrees are the normal distribution
     growth: ClassVar[float] = 1.0
     stream: ClassVar[int] = 1
-
-    @property
-    def spec(self) -> str:
-        return f"student:{number_text(self.degrees)}"
-
-    @classmethod
-    def read(cls, text: str) -> Student:
-        return cls(read_number(cls.form, text, 1.0, math.inf))  # infinite degrees are the normal distribution
 
     def apply(self, noise: Array, rng: np.random.Generator) -> Array:
         """A normal variate over sqrt(χ²_ν / ν) is a t variate, whose variance is ν / (ν − 2)."""
@@ -95,7 +79,7 @@ class Student:
 
 @dataclass(frozen=True)
 class Outliers:
-    """A share of the targets has its noise multiplied by a factor; which ones is not told."""
+    """The noise of a random share of the targets is multiplied by a factor; predictors are not told which ones."""
 
     share: float
     factor: float
@@ -143,7 +127,9 @@ class Shapes:
 
 
 def parse_shape(spec: Any) -> Any:
-    """A shape from its spec; objects with the methods of `NoiseShape` pass through; `InputError` for anything else.
+    """Read a shape from its spec; an object with the methods of `NoiseShape` is returned as it is.
+
+    Raises `InputError` for anything else.
 
     >>> parse_shape("outliers:0.05x10")
     Outliers(share=0.05, factor=10.0)
@@ -157,22 +143,22 @@ def parse_shape(spec: Any) -> Any:
 
 
 def load_shape(text: Any) -> Any:
-    """As `parse_shape`, and a shape of your own as ``module:Class(1)``: for the shell only."""
+    """As `parse_shape`; also reads your own class, ``module:Class(1)``. For the shell only."""
     return parse_shape(load_own("noise shape", text, NOISE_SHAPES, parse_shape) if isinstance(text, str) else text)
 
 
 def shape_parts(shape: Any) -> tuple[Any, ...]:
-    """The shapes that are applied in turn; without those that change nothing."""
+    """The shapes that are applied one after the other; without those that change nothing."""
     parts = shape.parts if isinstance(shape, Shapes) else (shape,)
     neutral = {"gaussian", "student:inf"}
     return tuple(part for part in parts if part.spec not in neutral)
 
 
 def is_builtin_shape(shape: Any) -> bool:
-    """Whether the shape is of this package, so that its spec brings it back."""
+    """Whether the shape is of this package, so that its spec restores it."""
     return all(type(part) in NOISE_SHAPES.values() for part in shape_parts(shape))
 
 
 def total_growth(shape: Any) -> float:
-    """Standard deviation of the noise over σ."""
+    """Standard deviation of the noise divided by σ."""
     return math.prod(float(part.growth) for part in shape_parts(shape))

@@ -1,7 +1,7 @@
 """The legend: every symbol of the code and the documentation, its name, shape and where the paper defines it.
 
 Paper: Vladymyrov, von Oswald, Sandler, Ge, *Linear Transformers are Versatile In-Context Learners*, NeurIPS 2024,
-arXiv 2402.14180. In shapes ``batch`` counts contexts, ``p`` stands for d + 1 + r, and a leading batch axis is left out.
+arXiv 2402.14180. ``batch`` is the number of contexts, and ``p`` is d + 1 + r. Shapes are those of one context.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Symbol(NamedTuple):
 
 LEGEND: tuple[Symbol, ...] = (
     Symbol("d", "dim", "", "number of features of an example"),
-    Symbol("n", "examples", "", "number of examples in a context (`Task.context`)"),
-    Symbol("r", "registers", "", "number of registers of a token, ours; 0 in the paper"),
+    Symbol("n", "examples", "", "number of examples in a context (`Task.examples`)"),
+    Symbol("r", "registers", "", "number of registers of a token; 0 in the paper"),
     Symbol("p", "size", "", "d + 1 + r, the length of a token"),
     Symbol("L", "layers", "", "number of layers"),
     Symbol("H", "heads", "", "number of attention heads of a layer"),
     Symbol("x_i", "X", "(n, d)", "features of the examples, N(0, I)"),
     Symbol("y_i", "y", "(n,)", "targets, <w, x_i> + ξ_i"),
     Symbol("w", "weights", "(d,)", "true weights of a context, N(0, I)"),
-    Symbol("σ", "sigma", "", "standard deviation of the noise ξ, one per context, never told to the model"),
+    Symbol("σ", "sigma", "", "standard deviation of the noise ξ, one per context; the model does not know it"),
     Symbol("x_t", "query", "(d,)", "features to predict for; the query token is (x_t, 0, 0)"),
-    Symbol("m_i", "registers", "(n, r)", "further coordinates of a token, zero before the first layer"),
+    Symbol("m_i", "registers", "(n, r)", "extra coordinates of a token, zero before the first layer"),
     Symbol("e_i", "tokens", "(n, p)", "(x_i, m_i, y_i), what a layer transforms"),
     Symbol("Σ", "scatter", "(d, d)", "Σ_i x_i x_iᵀ, the x block of G"),
     Symbol("α", "cross", "(d,)", "Σ_i y_i x_i, the off-diagonal block of G"),

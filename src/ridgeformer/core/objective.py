@@ -26,14 +26,14 @@ def loss_and_gradient(
 
     Parameters
     ----------
-    model: made for the task's number of features.
+    model: a model with as many features as the task.
     task: what contexts are drawn from.
     batch: how many contexts.
-    seed, step: name the batch: the same contexts whatever the model, the precision, the back end or the threads.
+    seed, step: the same two give the same contexts, for every model, precision, back end and number of threads.
     options: fields of `Options`: ``objective``, ``saturation``, ``importance``, ``backend``, ``threads``.
 
-    Returns the plain mean of the losses, and the gradient as a model of the same kind, with derivatives in place of
-    parameters. Raises `InputError` for arguments out of range or that do not fit.
+    Returns the mean of the losses, and the gradient as a model of the same kind, with derivatives in place of
+    parameters. Raises `InputError` for arguments that are out of range or do not fit.
 
     >>> import ridgeformer as rf
     >>> model = rf.LinearTransformer.init("diag", layers=2, dim=3)
@@ -48,7 +48,7 @@ def loss_and_gradient(
 def losses_and_gradient(
     model: LinearTransformer, task: Task, *, batch: int, seed: int, step: int = 0, **options: Any
 ) -> tuple[Array, LinearTransformer]:
-    """As `loss_and_gradient`, with every context's loss (batch,) instead of their mean."""
+    """As `loss_and_gradient`, but returns the loss of each context (batch,) instead of their mean."""
     batch = whole_number("batch", batch, 1, MAX_BATCH)
     settings = _options(options, batch)
     step = whole_number("step", step, 0, 2**63 - 1)
@@ -65,10 +65,17 @@ def losses_and_gradient(
 def losses_and_gradient_on(
     model: LinearTransformer, contexts: ContextDraw | GramDraw, objective: str = "exact", **options: Any
 ) -> tuple[Array, LinearTransformer]:
-    """Every context's loss (batch,), and the gradient of their mean, on contexts that are already there.
+    """The loss of each context, and the gradient of the mean, on contexts that were drawn before.
 
-    ``contexts`` comes from `Task.draw_contexts`; ``options`` are the other fields of `Options`, of which ``importance``
-    (batch,) multiplies what each context adds to the gradient. Errors are those of `loss_and_gradient`.
+    Parameters
+    ----------
+    model: a model with as many features as the contexts.
+    contexts: what `Task.draw_contexts` returned.
+    objective: "exact" or "sampled", see `Options`.
+    options: the other fields of `Options`; ``importance`` (batch,) multiplies what each context adds to the gradient.
+
+    Returns the losses (batch,), and the gradient as a model of the same kind, with derivatives in place of parameters.
+    Raises `InputError` for arguments that are out of range or do not fit.
 
     >>> import ridgeformer as rf
     >>> draw = rf.Task(3, 8).draw_contexts(4, seed=0)

@@ -1,4 +1,4 @@
-"""Anything that predicts: models, baselines, a function or scikit-learn estimator of yours. One protocol for all.
+"""Anything that predicts: models, baselines, your function or your scikit-learn estimator. One protocol for all.
 
 A *linear* predictor gives weights for each context, ``weights(context)``, and predicts <ŵ, x> for any query x. A
 *general* one gives predictions for tokens, ``predict(X, y, queries)``, and need not be linear in the query.
@@ -40,7 +40,7 @@ class GeneralPredictor(Protocol):
 
 @runtime_checkable
 class Informed(Protocol):
-    """A linear predictor that may look at how contexts were drawn, as the oracle does, which is told σ."""
+    """A linear predictor that may see how contexts were drawn, such as the oracle, which is told σ."""
 
     def weights_from_draw(self, draw: ContextDraw) -> Array:
         """(batch, d) weights."""
@@ -68,7 +68,7 @@ class FunctionPredictor:
 
 
 class EstimatorPredictor:
-    """A scikit-learn regressor, fitted afresh to every context: a copy of it, so that it stays as it was."""
+    """A scikit-learn regressor. A copy of it is fitted to each context, so the regressor itself does not change."""
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
@@ -82,12 +82,13 @@ class EstimatorPredictor:
 
 
 def as_predictor(thing: Any) -> Predictor:
-    """Whatever predicts, as a predictor.
+    """Turn anything that predicts into a predictor.
 
     Parameters
     ----------
-    thing: a model; a baseline; anything with ``weights(context)`` or ``predict(X, y, queries)``; a scikit-learn
-        regressor, which is fitted to each context; or a function of (X, y, queries), whole batches at once.
+    thing: a model; a baseline; an object with ``weights(context)`` or ``predict(X, y, queries)``; a scikit-learn
+        regressor, which is fitted to each context; or a function of (X, y, queries) with arrays (batch, n, d),
+        (batch, n) and (batch, m, d) that returns predictions (batch, m).
 
     Returns a `LinearPredictor` or a `GeneralPredictor`. Raises `InputError` for anything else.
 

@@ -3,8 +3,8 @@
 **Streams** are named by (seed, purpose, step), so that the order of calls never matters.
 
 **Counter-based draws** are the reference of the fused sampler in `ridgeformer.kernels`. Every number is a pure function
-of (key, step, context, slot): context 7 of step 3 is the same context whatever the batch size, the thread count or the
-order of calls, and both back ends and both precisions draw the same ones.
+of (key, step, context, slot): context 7 of step 3 does not depend on the batch size, the number of threads or the order
+of calls, and both back ends and both precisions draw the same contexts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def token_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
 
 
 def query_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
-    """The stream of what only predictors that are not linear need: rows behind Gram matrices, and further queries."""
+    """The stream for predictors that are not linear: rows that have the given Gram matrices, and more queries."""
     return _stream(seed, purpose, _QUERIES, step)
 
 
@@ -72,9 +72,9 @@ def examples_rng(seed: int, purpose: Purpose, step: int) -> np.random.Generator:
 
 
 def part_rng(seed: int, purpose: Purpose, step: int, stream: int) -> np.random.Generator:
-    """The stream of what one part of a distribution draws for a batch of tokens, apart from the normals of all tasks.
+    """The stream of what one part of a distribution draws for a batch of tokens, besides the normals of all tasks.
 
-    Steps stay below 2^63 (`Task.draw_tokens`), so streams numbered beyond it are no task's.
+    Steps are below 2^63 (`Task.draw_tokens`), so no other stream has such a number.
     """
     return token_rng(seed, purpose, step + (stream << 64))
 
@@ -95,7 +95,7 @@ def philox_key(seed: int, purpose: Purpose) -> Array:
 
 
 def _stream(seed: int, purpose: Purpose, part: int, step: int) -> np.random.Generator:
-    """Philox keyed by all but the step, which is the upper half of its 256-bit counter: streams never meet."""
+    """Philox keyed by all but the step, which is the upper half of its 256-bit counter: streams never overlap."""
     key = _key(check_seed(seed), instance("purpose", purpose, Purpose), part, np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=int(step) << 128))
 
@@ -122,14 +122,14 @@ PHILOX_ROUNDS = 7
 QUERY_SLOT = 1 << 23
 """First slot of the query x_t; w and the entries below the diagonal of Bartlett's factor start at slot 0."""
 ROTATION_SLOT = 3 << 22
-"""First slot of the normals that turn the axes of a context."""
+"""First slot of the normals that rotate the axes of a context."""
 FIRST_CHI_SLOT = 1 << 24
 SLOTS_PER_CHI_PAIR = 1 << 16
-"""Counter slots set aside for each two chi variates."""
+"""Counter slots that are reserved for two chi variates."""
 
 
 class Source(NamedTuple):
-    """Which contexts to draw: what `draw_gram` and the compiled sampler are told."""
+    """Which contexts to draw: the input of `draw_gram` and of the compiled sampler."""
 
     sigma: Array  # (batch,), noise level of each context
     examples: int  # n
@@ -139,7 +139,7 @@ class Source(NamedTuple):
 
 
 class GaussianSource(NamedTuple):
-    """Which contexts with Gaussian features, weights and noise to draw: what `draw_gaussian` is told."""
+    """Which contexts with Gaussian features, weights and noise to draw: the input of `draw_gaussian`."""
 
     sigma: Array  # (batch,)
     examples: Array  # (batch,), n of each context, whole
@@ -148,13 +148,13 @@ class GaussianSource(NamedTuple):
     key: Array  # (2,)
     features: Array  # (d, d), lower triangular F: rows are F z, z ~ N(0, I)
     weights: Array  # (d, d), lower triangular L: w = L u, u ~ N(0, I)
-    rotates: bool  # whether the axes of every context are turned at random
+    rotates: bool  # whether the axes of every context are rotated at random
     singular: bool  # whether Σ may be singular: fewer examples than features, or features in a subspace
-    given: Array  # (batch, d), w if it is not to be drawn; (0, d) if it is
+    given: Array  # (batch, d), the weights w; or (0, d) if they are drawn
 
 
 class GramDraw(NamedTuple):
-    """What one batch of contexts drawn in Gram space consists of."""
+    """A batch of contexts that were drawn as Gram matrices."""
 
     gram: Array  # (batch, p, p)
     weights: Array  # (batch, d), the true w
@@ -182,7 +182,7 @@ def joined(draws: Sequence[GramDraw]) -> GramDraw:
 
 
 def joined_moments(moments: Sequence[Array | None], counts: Sequence[int]) -> Array | None:
-    """The moments of several draws of so many contexts as one: None or (d, d) if they are the same."""
+    """The moments of several draws, joined; None or (d, d) if all are the same."""
     there = [moment for moment in moments if moment is not None]
     if not there:
         return None
@@ -347,11 +347,11 @@ def turn(matrix: Array, context: Array, step: int, key: Array) -> Array:
 
 ROUNDING = 32.0
 """Multiple of eps·tr(Σ) that is added to σ² where Σ may be singular: rounding must not make the oracle's system
-indefinite. In float64 no one notices; in float32 it matters only where σ is below a hundredth of the signal."""
+indefinite. In float64 it is negligible; in float32 it matters only where σ is below a hundredth of the signal."""
 
 
 def draw_gaussian(dim: int, source: GaussianSource) -> GramDraw:
-    """Gram matrices of contexts with rows F z, turned or not, weights L u, and any n ≥ 1, without drawing the rows.
+    """Gram matrices of contexts with rows F z, perhaps rotated, weights L u, and any n ≥ 1, without drawing the rows.
 
     The Gram matrix of n rows of p standard normals is B Bᵀ with B as in `draw_gram`; for n < p it has n columns. Rows
     that are mapped, x = A z, have the factor A B_x. In u = L⁻¹w the regression is an ordinary one with features

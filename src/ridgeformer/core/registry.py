@@ -1,7 +1,7 @@
-"""Tables of named things that anyone can extend: kinds of model, baselines, noise priors, shifts, figures.
+"""Registries: lists of named entries that anyone can extend: kinds of model, baselines, noise priors, shifts, figures.
 
-An entry carries everything that is known about its thing: its name in files and on the shell, its label in tables and
-legends, how to make it and how it is drawn. Whoever needs the list (commands, tables, plots, page) reads the registry.
+An entry says everything about one thing: its name in files and on the shell, its label in tables and legends, how to
+make it and how to draw it. Commands, tables, plots and the page all read the registry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """In files, specs and on the shell."""
+        """The name in files, specs and on the shell."""
         ...
 
 
@@ -46,7 +46,7 @@ class Registry(Mapping[str, _Entry]):
         return entry
 
     def find(self, name: object) -> _Entry:
-        """The entry of this name, or an `InputError` with the nearest one."""
+        """The entry with this name; otherwise an `InputError` that suggests the nearest name."""
         return self._entries[one_of(self.what, name, self._entries)]
 
     def __getitem__(self, name: str) -> _Entry:
@@ -61,7 +61,7 @@ class Registry(Mapping[str, _Entry]):
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn, in print and on the page: by its colour, and in grey by its marker and dashes."""
+    """How a method is drawn, in print and on the page. Markers and dashes tell lines apart without colour."""
 
     colour: str
     """As #rrggbb."""

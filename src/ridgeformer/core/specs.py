@@ -1,7 +1,7 @@
 """Specs: the short texts, such as ``kappa:10+rows:0.8``, that name distributions in files and on the shell.
 
-A spec is one part or several joined by ``+``. A part is a name, or a name, a colon and its numbers. Reading one never
-imports or runs anything: specs may come from files. Only `load_own` imports, for what a user types on the shell.
+A spec is one part or several joined by ``+``. A part is a name, or a name, a colon and numbers. Reading a spec never
+imports or runs anything, because specs may come from files. Only `load_own` imports what a user types on the shell.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from ridgeformer.core.validation import InputError, one_of, shortened
 
 LARGEST = 1e6
-"""Of factors and levels: squares of targets then stay far from overflow, also in float32."""
+"""Largest factor or level in a spec: squares of targets then stay far from overflow, also in float32."""
 MOST_PARTS = 16
-"""Of one spec."""
+"""Largest number of parts in a spec."""
 
 
 class Readable(Protocol):
@@ -32,7 +33,7 @@ class Readable(Protocol):
     """An example of a spec."""
 
     def read(self, text: str) -> Any:
-        """From what stands behind the colon; empty if there is no colon."""
+        """The object for the text after the colon; the text is empty if there is no colon."""
         ...
 
 
@@ -55,14 +56,46 @@ def read_count(form: str, text: str, low: int = 1, high: int = 2**31 - 1) -> int
     return int(value)
 
 
-def nothing_behind(form: str, text: str) -> None:
-    """Refuse numbers behind a name that takes none."""
-    if text:
-        raise InputError(f"A spec {form} takes no number, but has {shortened(text)}.")
+class NameOnly:
+    """A part of a spec that is a name without numbers, such as ``rotated``."""
+
+    name: ClassVar[str]
+
+    @property
+    def spec(self) -> str:
+        """The name."""
+        return self.name
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The part; `InputError` if numbers follow the name."""
+        if text:
+            raise InputError(f"A spec {cls.name} takes no number, but has {shortened(text)}.")
+        return cls()
+
+
+class OneNumber:
+    """A part of a spec that is a name and one number, such as ``kappa:10``: a dataclass with one field."""
+
+    name: ClassVar[str]
+    form: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]] = (0.0, LARGEST)
+    """The smallest and the largest number that a spec may have."""
+
+    @property
+    def spec(self) -> str:
+        """The name and the number."""
+        (number,) = fields(self)  # type: ignore[arg-type]  # of the dataclass that a subclass is
+        return f"{self.name}:{number_text(getattr(self, number.name))}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The part with this number; `InputError` if it is out of bounds."""
+        return cls(read_number(cls.form, text, *cls.bounds))  # type: ignore[call-arg]  # as above
 
 
 def read_parts(what: str, spec: str, known: Mapping[str, Readable]) -> list[Any]:
-    """The parts of a spec, each read by its class; the error for an unknown name has the nearest one."""
+    """The parts of a spec, each read by its class; the error for an unknown name suggests the nearest one."""
     texts = spec.split("+")
     if len(texts) > MOST_PARTS:
         raise InputError(f"{what} may have at most {MOST_PARTS} parts, not {len(texts)}.")
@@ -86,15 +119,14 @@ def number_text(value: float) -> str:
 
 
 def class_name(thing: object) -> str:
-    """``module:Class``: what files keep of an object that is not of this package."""
+    """``module:Class``: what files store for an object that is not of this package."""
     return f"{type(thing).__module__}:{type(thing).__qualname__}"
 
 
 def load_own(what: str, text: str, known: Mapping[str, Any], parse: Callable[[Any], Any]) -> Any:
-    """What ``parse`` makes of a spec or, for the shell only, of ``module:Class`` or ``module:Class(1, high=3)``.
+    """Read a spec with ``parse``, or make a user's own object from ``module:Class(1, high=3)``. For the shell only.
 
-    The module is imported from the current folder or wherever Python finds it, because you asked for it by name;
-    arguments are plain literals.
+    The module is imported, from the current folder or from wherever Python finds it. Arguments are plain literals.
     """
     own = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(\(.*\))?", text)
     if own is None or own[1] in known:

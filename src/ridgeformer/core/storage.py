@@ -1,6 +1,6 @@
-"""Files: written so that a crash leaves either the old one or the new one, read so that nothing hangs or floods memory.
+"""Files: a crash leaves either the old file or the new one, and reading never hangs or fills the memory.
 
-Also where caches live.
+Also where caches are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what a disk or a folder refuses into one sentence about ``path``."""
+    """Turn an error of the disk or the folder into an `InputError` of one sentence about ``path``."""
     try:
         yield
     except OSError as failed:
@@ -60,7 +60,7 @@ class MissingFileError(InputError):
 
 
 def read_whole(path: Path, at_most: int) -> bytes:
-    """The bytes of a regular file of at most so many bytes; a pipe, device or folder is refused before it can hang."""
+    """The bytes of a regular file; `InputError` if it is larger than ``at_most``, or a pipe, device or folder."""
     name = shortened(str(path), 200)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -80,15 +80,15 @@ def read_whole(path: Path, at_most: int) -> bytes:
 
 
 def strict_json(data: bytes | str) -> Any:
-    """JSON as the standard has it: no NaN, no Infinity, no key twice. Raises ValueError, or RecursionError if deep."""
+    """Read strict JSON: no NaN, no Infinity, no key twice. Raises ValueError, or RecursionError if it is too deep."""
     return json.loads(data, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
 def plain(value: Any, digits: int | None = None) -> Any:
-    """``value`` as JSON can hold it: dataclasses as objects, arrays as lists, null for numbers that are not finite.
+    """``value`` as plain JSON values: dataclasses as objects, arrays as lists, null for numbers that are not finite.
 
-    Numbers are cut to so many ``digits``, if any. A noise prior is its spec, and a task has ``specs``. A dataclass may
-    name properties in ``derived``, which follow its fields.
+    Numbers are rounded to ``digits`` digits, if given. A noise prior becomes its spec, and a task its ``specs``. A
+    dataclass may list properties in ``derived``, which come after its fields.
     """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
@@ -126,7 +126,7 @@ def _umask() -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until what was made, renamed and removed in a folder is on disk."""
+    """Wait until all changes in a folder (new, renamed and removed files) are on disk."""
     if os.name == "posix":  # elsewhere folders cannot be opened
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -136,7 +136,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def cache_root() -> Path:
-    """Where compiled kernels and tuned baselines are kept: ``RIDGEFORMER_CACHE_DIR`` or the platform's cache folder."""
+    """The folder for compiled kernels and tuned baselines: ``RIDGEFORMER_CACHE_DIR`` or the system's cache folder."""
     chosen = os.environ.get("RIDGEFORMER_CACHE_DIR")
     if chosen:
         return Path(chosen)

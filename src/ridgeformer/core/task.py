@@ -1,15 +1,15 @@
 """The problem: noisy linear regression in context, with a noise level that changes from one context to the next.
 
 A task is four distributions: of the features x, the weights w, the noise (its level and its shape) and the number of
-examples. By default it is the paper's: x ~ N(0, I), w ~ N(0, I), Gaussian noise, a fixed number of examples.
+examples. By default they are those of the paper: x ~ N(0, I), w ~ N(0, I), Gaussian noise, and a fixed number n.
 
-**Loss.** The query is drawn like the features, with the moment M = E[x_t x_tᵀ], so ½(ŷ − y_t)² averages to
+**Loss.** The query is drawn like the features, with the moment M = E[x_t x_tᵀ]. Averaged over the query, ½(ŷ − y_t)² is
 ½(ŵ − w)ᵀ M (ŵ − w); with isotropic features that is ½‖ŵ − w‖².
 
-**Reference.** Given X and σ, no predictor is better on average than the posterior mean of w, however the features were
-drawn and whatever M is. It is the *oracle* w* of every draw, and the adjusted loss is ½(ŵ − w*)ᵀ M (ŵ − w*). Where the
-noise is not Gaussian, or the posterior has no closed form, the oracle is the best predictor that is linear in y, told
-the standard deviation of the noise; `Task.reference` says which of the two it is.
+**Reference.** If σ is known, no predictor is better on average than the posterior mean of w given the data, for all
+features and every M. It is the *oracle* w* of every draw, and the adjusted loss is ½(ŵ − w*)ᵀ M (ŵ − w*). If the noise
+is not Gaussian, or the posterior has no closed form, the oracle is the best predictor that is linear in y and knows the
+standard deviation of the noise; `Task.reference` says which of the two it is.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ MAX_EXAMPLES = 2**31 - 1
 CHUNK = 32_768  # contexts in memory at a time: 32 MB of Gram matrices at d = 10 in float64
 MAX_BATCH = 2**31 - 1  # contexts of a step are numbered by 32-bit counters
 NUMBERS = 8_000_000
-"""Of tokens in memory at a time: 64 MB."""
-_FIRST_OWN_STREAM = 32  # of parts of features and shapes that are not of this package; the others name theirs
+"""How many numbers of tokens are in memory at a time: 64 MB."""
+_FIRST_OWN_STREAM = 32  # random streams from here on are for parts that users wrote; ours have numbers of their own
 
 
 @dataclass(frozen=True)
 class ExampleRange:
-    """n is a whole number between two bounds, each equally likely, drawn for every context.
+    """Each context draws its number of examples n between two bounds, all whole numbers equally likely.
 
     >>> parse_examples("10..40")
     ExampleRange(low=10, high=40)
@@ -85,7 +85,7 @@ class ExampleRange:
 
     @property
     def spec(self) -> str:
-        """As on the shell."""
+        """As users write it: "10..40"."""
         return f"{self.low}..{self.high}"
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class ExampleRange:
 
 
 def parse_examples(value: Any) -> int | ExampleRange:
-    """A number of examples, or a range: 20, "10..40" or an `ExampleRange`."""
+    """Read a number of examples, or a range: 20, "10..40" or an `ExampleRange`; `InputError` for anything else."""
     if isinstance(value, ExampleRange):
         return value
     if not isinstance(value, str):
@@ -122,7 +122,7 @@ class TokenDraw:
     (5, 8, 3)
     """
 
-    X: Array  # (batch, n, d); with a range of examples n is the largest, and rows past a context's own are zero
+    X: Array  # (batch, n, d); with a range of examples n is the largest, and unused rows are zero
     y: Array  # (batch, n)
     weights: Array  # (batch, d)
     sigma: Array  # (batch,), standard deviation of the noise
@@ -146,7 +146,7 @@ class ContextDraw:
     query: Array  # (batch, d)
     oracle: Array  # (batch, d), the reference w*: by default ridge regression that is told the noise level
     moment: Moment = None  # M = E[x_t x_tᵀ]: None for I, (d, d) or (batch, d, d)
-    tokens: TokenDraw | None = None  # what the Gram matrices were summed up from, if they were
+    tokens: TokenDraw | None = None  # the tokens, if the Gram matrices were computed from tokens
     parts: tuple[tuple[Task, int, ContextDraw], ...] = ()  # of a mixture: components, their seeds and draws, in order
 
     def as_gram_draw(self) -> GramDraw:
@@ -157,10 +157,11 @@ class ContextDraw:
 @former_names(context="examples")
 @dataclass(frozen=True, repr=False)
 class Task:
-    """Contexts of ``examples`` examples in ``dim`` dimensions, y = <w, x> + ξ, and how x, w, ξ and n are distributed.
+    """What contexts are drawn from: regressions y = <w, x> + ξ, with distributions of x, w, the noise ξ and n.
 
-    By default w ~ N(0, I), x ~ N(0, I) and ξ ~ N(0, σ²). Features, weights and noise are specs, such as "kappa:10", or
-    objects; docs/tasks.md lists them. Raises `InputError` for what cannot be read or does not fit.
+    By default w ~ N(0, I), x ~ N(0, I) and ξ ~ N(0, σ²), where each context draws its own w and σ. Distributions are
+    given as specs, which are short texts such as "kappa:10", or as objects; docs/tasks.md lists them. Raises
+    `InputError` for a spec that cannot be read, or parts that do not fit together.
 
     >>> task = Task(dim=3, examples=8, noise="uniform:2", features="kappa:10+rotated")
     >>> draw = task.draw_contexts(5, seed=0)
@@ -171,15 +172,15 @@ class Task:
     dim: int = 10
     """d, the number of features."""
     examples: Any = 20
-    """n, the number of examples in a context, or a range such as "10..40"; ``context``, its former name, works too."""
+    """n, the number of examples in a context, or a range such as "10..40". Its old name ``context`` still works."""
     noise: NoisePrior | str = "uniform:5"
-    """Prior of σ: a spec such as "uniform:5" or an object with the methods of `NoisePrior`."""
+    """Distribution of the noise level σ: a spec such as "uniform:5" or an object with the methods of `NoisePrior`."""
     features: Any = "isotropic"
     """Distribution of x: a spec such as "kappa:10+rotated" or an object with the methods of `Features`."""
     weights: Any = "normal"
     """Distribution of w: a spec such as "sparse:3" or an object with the methods of `Weights`."""
     noise_shape: Any = "gaussian"
-    """Shape of the noise given σ: a spec such as "student:5" or an object with the methods of `NoiseShape`."""
+    """Shape of the noise at a given σ: a spec such as "student:5" or an object with the methods of `NoiseShape`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", whole_number("dim", self.dim, 1, MAX_DIM))
@@ -203,7 +204,7 @@ class Task:
 
     @property
     def context(self) -> int:
-        """The former name of ``examples``."""
+        """The old name of ``examples``."""
         return self.most_examples
 
     @property
@@ -213,7 +214,7 @@ class Task:
 
     @property
     def typical_examples(self) -> int:
-        """n, or the middle of its range: for what needs one number."""
+        """n, or the middle of its range, where one number is needed."""
         if isinstance(self.examples, ExampleRange):
             return (self.examples.low + self.examples.high + 1) // 2
         return int(self.examples)
@@ -226,22 +227,22 @@ class Task:
 
     @property
     def isotropic(self) -> bool:
-        """Whether features, weights and noise are the paper's: N(0, I), N(0, I) and Gaussian."""
+        """Whether features, weights and noise are as in the paper: N(0, I), N(0, I) and Gaussian."""
         return not (parts_of(self.features) or shape_parts(self.noise_shape)) and isinstance(self.weights, Normal)
 
     @property
     def standard(self) -> bool:
-        """Whether the task is `isotropic` with one n ≥ d + 1, so that `source` names its contexts."""
+        """Whether the task is `isotropic` with a fixed n ≥ d + 1; only such tasks have a `source`."""
         return self.isotropic and isinstance(self.examples, int) and self.examples >= self.dim + 1
 
     @property
     def gram_drawable(self) -> bool:
-        """Whether Gram matrices are drawn without tokens: where rows and noise are Gaussian, see `draw_contexts`."""
+        """Whether Gram matrices are drawn without tokens, which needs Gaussian rows and noise; see `draw_contexts`."""
         return self.standard or self._gaussian
 
     @property
     def _gaussian(self) -> bool:
-        """Whether `draw_gaussian` draws the contexts; the paper's task with n ≤ d keeps to tokens, as it always did."""
+        """Whether `draw_gaussian` draws the contexts; not for the paper's task, so that old results stay the same."""
         if shape_parts(self.noise_shape) or (self.isotropic and isinstance(self.examples, int)):
             return False
         return self._map is not None
@@ -257,13 +258,13 @@ class Task:
 
     @property
     def builtin(self) -> bool:
-        """Whether specs bring all parts of the task back."""
+        """Whether all parts of the task are of this package, so that their specs restore the task."""
         own = is_builtin(self.prior) and is_builtin_features(self.features)
         return own and is_builtin_weights(self.weights) and is_builtin_shape(self.noise_shape)
 
     @property
     def specs(self) -> dict[str, Any]:
-        """The task as plain values: dim, examples, noise, and what else differs from the defaults."""
+        """The task as plain values: dim, examples, noise, and whatever else differs from the defaults."""
         plain = Task.__dataclass_fields__
         examples = self.examples if isinstance(self.examples, int) else self.examples.spec
         values = {"dim": self.dim, "examples": examples, "noise": self.prior.spec}
@@ -318,14 +319,29 @@ class Task:
         return rng.integers(self.examples.low, self.examples.high, size=batch, endpoint=True)
 
     def source(self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE) -> Source:
-        """Which contexts `draw_contexts` draws, before they are drawn; for tasks that are `standard`."""
+        """What defines the contexts that `draw_contexts` would draw; for tasks that are `standard`."""
         sigma = self.draw_sigma(batch, seed=seed, step=step, purpose=purpose)
         return Source(sigma, self.most_examples, step, 0, philox_key(seed, purpose))
 
     def draw_tokens(
         self, batch: int, *, seed: int, step: int = 0, purpose: Purpose = Purpose.EXPLORE, dtype: Any = np.float64
     ) -> TokenDraw:
-        """Contexts as tokens, for any task. Tasks with the same seed are made of the same standard normals."""
+        """Draw contexts as tokens, for any task.
+
+        Parameters
+        ----------
+        batch: how many contexts.
+        seed, step, purpose: name the draw; the same three give the same contexts. Tasks that differ only in their
+            distributions are made of the same standard normals.
+        dtype: float32 or float64.
+
+        Returns a `TokenDraw` with X (batch, n, d), y (batch, n) and the true weights, noise levels and queries. Raises
+        `InputError` for a batch that does not fit into memory.
+
+        >>> draw = Task(dim=3, examples=8).draw_tokens(5, seed=0)
+        >>> draw.X.shape, draw.y.shape, draw.weights.shape, draw.sigma.shape
+        ((5, 8, 3), (5, 8), (5, 3), (5,))
+        """
         dtype = float_dtype(dtype)
         names: dict[str, Any] = {"seed": seed, "step": step, "purpose": purpose}
         sigma = self.draw_sigma(batch, **names)
@@ -359,7 +375,7 @@ class Task:
         return TokenDraw(X, y, weights, sigma, query, target, moment, examples)
 
     def _apply_features(self, X: Array, there: Array | None, streams: dict[str, Any]) -> tuple[Array, Moment]:
-        """The rows after all parts, and their moment; rows past a context's own stay zero."""
+        """The rows after all parts, and their moment; rows after a context's last example stay zero."""
         moment: Moment = None
         X = X if there is None else np.where(there[..., None], X, 0.0)
         for number, part in enumerate(parts_of(self.features)):
@@ -379,11 +395,26 @@ class Task:
         backend: str = "auto",
         threads: int | None = None,
     ) -> ContextDraw:
-        """Contexts as Gram matrices: without drawing tokens, at a cost that does not depend on n, if `gram_drawable`.
+        """Draw contexts as Gram matrices.
 
-        ``backend``: "fused" draws with the compiled sampler, "reference" with NumPy; both draw the same contexts, to
-        rounding. "auto" takes the compiled one for batches large enough to be worth loading it. Other tasks, and the
-        paper's with n ≤ d, draw tokens and sum them up.
+        Tasks that are `gram_drawable` draw the matrices directly, at a cost that does not depend on n. Other tasks, and
+        the paper's with n ≤ d, draw tokens and sum them up.
+
+        Parameters
+        ----------
+        batch: how many contexts.
+        seed, step, purpose: name the draw; the same three give the same contexts.
+        dtype: float32 or float64.
+        backend: "fused" draws with the compiled sampler, "reference" with NumPy; both draw the same contexts, up to
+            rounding. "auto" takes the compiled one for batches that are worth the time to load it.
+        threads: of the compiled sampler; None for one per core.
+
+        Returns a `ContextDraw`: Gram matrices, true weights, noise levels, queries and the oracle. Raises `InputError`
+        for a batch that does not fit into memory.
+
+        >>> draw = Task(dim=3, examples=8).draw_contexts(5, seed=0)
+        >>> draw.context.gram.shape, draw.sigma.shape
+        ((5, 4, 4), (5,))
         """
         dtype, batch = float_dtype(dtype), whole_number("batch", batch, 1, MAX_BATCH)
         check_memory(f"{batch} contexts of {self.dim} features", 4.0 * batch * (self.dim + 1) ** 2 * dtype.itemsize)
@@ -412,7 +443,7 @@ class Task:
         return ContextDraw(context, weights, source.sigma.astype(dtype), query, oracle, moment)
 
     def _gaussian_source(self, batch: int, *, seed: int, step: int, purpose: Purpose) -> GaussianSource:
-        """Which contexts `draw_gaussian` is to draw."""
+        """What defines the contexts that `draw_gaussian` draws."""
         names: dict[str, Any] = {"seed": seed, "step": step, "purpose": purpose}
         sigma, examples = self.draw_sigma(batch, **names), self.draw_examples(batch, **names)
         assert self._map is not None
@@ -430,7 +461,7 @@ class Task:
         return GaussianSource(sigma, counts, step, 0, key, F, L, rotates, singular, given)
 
     def oracle(self, context: Context, sigma: Array) -> Array:
-        """The reference w* (batch, d), told the standard deviation σ (batch,) of the noise; see `reference`."""
+        """The reference w* (batch, d), given the standard deviation σ (batch,) of the noise; see `reference`."""
         if not shape_parts(self.noise_shape) and not isinstance(self.weights, GaussianWeights):
             posterior = self.weights.posterior(context, sigma)
             if posterior is not None:
@@ -441,13 +472,13 @@ class Task:
     def chunks(
         self, sequences: int, seed: int, purpose: Purpose = Purpose.EVALUATE, dtype: Any = np.float64
     ) -> Iterator[ContextDraw]:
-        """Fresh contexts, so many in all, `chunk` at a time."""
+        """Fresh contexts, ``sequences`` in all, `chunk` at a time."""
         for step, start in enumerate(range(0, sequences, self.chunk)):
             count = min(self.chunk, sequences - start)
             yield self.draw_contexts(count, seed=seed, step=step, purpose=purpose, dtype=dtype, backend="fused")
 
     def token_chunks(self, sequences: int, seed: int) -> Iterator[ContextDraw]:
-        """Fresh contexts summed up from tokens, which tasks of one size have in common up to their distributions."""
+        """Fresh contexts, summed up from tokens. Tasks of the same size are made of the same standard normals."""
         if self.most_examples * self.dim > NUMBERS:
             raise InputError(f"A sequence of tokens may hold at most {NUMBERS} numbers; n·d is larger.")
         count = max(1, min(CHUNK, NUMBERS // (self.most_examples * self.dim)))

@@ -17,26 +17,26 @@ _LONGEST_MESSAGE = 2000  # characters: what files hold can be of any length
 
 
 class RidgeformerError(Exception):
-    """Base of all errors raised on purpose; the command line prints it and exits with code 2."""
+    """Base class of all errors that the package raises; the command line prints the message and exits with code 2."""
 
     def __init__(self, message: str = "") -> None:
-        """Text from files may be part of the message: it is made printable and short."""
+        """The message may contain text from files, so it is made printable and short."""
         super().__init__(printable(message, _LONGEST_MESSAGE))
 
 
 class InputError(RidgeformerError):
     """An argument, a file or an environment variable is not what it must be.
 
-    Not a ValueError: the parser of the command line would catch those and wrap the sentence in words of its own.
+    It is not a ValueError, because the parser of the command line would catch that and add words of its own.
     """
 
 
 class MissingExtraError(InputError, ImportError):
-    """A room needs a library that is an extra, and it is not installed."""
+    """A part of the package needs an optional library that is not installed."""
 
 
 class InterruptedRunError(RidgeformerError):
-    """The user stopped a run; what was done is saved, and the message says how to go on."""
+    """The user stopped a run. Its progress is saved, and the message says how to continue."""
 
 
 _Class = TypeVar("_Class")
@@ -44,7 +44,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def printable(text: str, longest: int = 200) -> str:
-    """Text from anywhere, for a terminal: control characters, which could command it, become �; what is long is cut."""
+    """Text that is safe for a terminal: control characters become �, and long text is cut."""
     text = text if len(text) <= longest else f"{text[:longest]}…"
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
@@ -61,7 +61,7 @@ def check_memory(what: str, needed: float) -> None:
 
 
 def shortened(value: Any, longest: int = 100) -> str:
-    """``value`` for a message, on one line: what users pass and files hold can be of any length."""
+    """``value`` as text for a message: on one line, and cut if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= longest else f"{text[:longest]}…"
 
@@ -80,7 +80,7 @@ def nonnegative(name: str, value: Any) -> float:
     """``value`` as a finite float of at least 0."""
     try:
         number = float(value) if isinstance(value, Real) and value is not True and value is not False else -1.0
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number larger than any float
         number = np.inf
     if not 0 <= number < np.inf:
         raise InputError(f"{name} must be a finite number of at least 0, not {shortened(value)}.")
@@ -88,7 +88,7 @@ def nonnegative(name: str, value: Any) -> float:
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
-    """``value`` if it is one of the choices; otherwise the error names the nearest one."""
+    """``value`` if it is one of the choices; otherwise an `InputError` that suggests the nearest one."""
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
@@ -98,7 +98,7 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def instance(name: str, value: Any, kind: type[_Class], hint: str = "") -> _Class:
-    """``value`` if it is of this class; otherwise the error says what it must be, and how to get one."""
+    """``value`` if it is of this class; otherwise an `InputError` that says what it must be; ``hint`` is added."""
     if isinstance(value, kind):
         return value
     article = "an" if kind.__name__[0] in "AEIO" else "a"
@@ -106,7 +106,7 @@ def instance(name: str, value: Any, kind: type[_Class], hint: str = "") -> _Clas
 
 
 def items_of(name: str, value: Any) -> tuple[Any, ...]:
-    """The items of a list, a tuple or the like; a text, and what has no items, is refused."""
+    """The items of a list, tuple or the like; `InputError` for a text, and for anything without items."""
     try:
         if not isinstance(value, str):
             return tuple(value)
@@ -127,7 +127,7 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def real_array(name: str, value: Any) -> Array:
-    """``value`` as a C-contiguous array of real numbers, finite or not, of whatever shape and precision it has."""
+    """``value`` as a C-contiguous array of real numbers, of any shape and precision; they need not be finite."""
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array; fill its gaps or leave those rows out.")
     try:
@@ -152,7 +152,7 @@ def finite_array(name: str, value: Any, axes: tuple[str, ...]) -> Array:
 
 
 def former_names(**names: str) -> Callable[[type[_Class]], type[_Class]]:
-    """Let a class take keywords under names that they had once: ``@former_names(context="examples")``."""
+    """Let a class also accept old names of keywords: ``@former_names(context="examples")``."""
 
     def decorate(cls: type[_Class]) -> type[_Class]:
         plain = cls.__init__

@@ -1,4 +1,4 @@
-"""Distributions of the true weights w, each with what is best to say of w once the data and σ are known.
+"""Distributions of the true weights w, each with the best estimate of w when the data and σ are known.
 
 **Gaussian weights**, w ~ N(0, Λ) with Λ = L Lᵀ. Write w = L u with u ~ N(0, I): then y = (X L) u + ξ is an ordinary
 regression with features X L, and the posterior mean of u is ridge regression there. So E[w | data, σ] = L u*_{σ²},
@@ -23,30 +23,23 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from ridgeformer.core.context import Context
-from ridgeformer.core.features import condition_variances, power_variances
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import pool_rng
 from ridgeformer.core.registry import Registry
-from ridgeformer.core.specs import (
-    LARGEST,
-    load_own,
-    nothing_behind,
-    number_text,
-    read_count,
-    read_number,
-    read_parts,
-)
+from ridgeformer.core.specs import LARGEST, NameOnly, OneNumber, load_own, read_count, read_parts
+from ridgeformer.core.spectra import ConditionSpectrum, GivenSpectrum, PowerSpectrum, Spectrum
 from ridgeformer.core.validation import InputError, shortened
 
 MOST_SUPPORTS = 2000
-"""Sparse weights with more supports get the best linear reference only: d = 10 never has more, d = 20 from k = 4 on."""
+"""With more supports than this, sparse weights have only the best linear reference: never for d = 10, for d = 20 from
+k = 4 on."""
 _ENTRIES = 4_000_000  # numbers in memory at a time
-_SAFE = 1e-6  # of tr Σ: a larger penalty bounds the condition number by a million, and rounding by 1e-10
-_QUIET = 1e-12  # share of the mean square of y below which σ² is as good as 0: ridge regression rounds there
+_SAFE = 1e-6  # of tr Σ: with a larger penalty the condition number is below a million, and rounding errors below 1e-10
+_QUIET = 1e-12  # a σ² below this share of the mean square of y counts as 0: it is lost in rounding errors
 
 
 class Posterior(NamedTuple):
-    """What the data and σ say of w."""
+    """What the data and σ tell about w."""
 
     mean: Array  # E[w | data, σ], (batch, d)
     log_evidence: Array  # ln p(y | X, σ) + a constant that does not depend on σ or the data, (batch,)
@@ -54,7 +47,7 @@ class Posterior(NamedTuple):
 
 @runtime_checkable
 class Weights(Protocol):
-    """All that the package asks of a distribution of weights; write these to bring your own.
+    """The methods of a distribution of weights. To use your own, write these.
 
     >>> isinstance(parse_weights("sparse:3"), Weights)
     True
@@ -66,20 +59,20 @@ class Weights(Protocol):
         ...
 
     def sample(self, normals: Array, rng: np.random.Generator) -> Array:
-        """w (batch, d), made of standard normals of that shape."""
+        """Weights w (batch, d), made from standard normals of that shape."""
         ...
 
     def covariance(self, dim: int) -> Array:
-        """E[w wᵀ], (d, d): what the best linear predictor is made of."""
+        """E[w wᵀ], (d, d); the best linear predictor depends only on it."""
         ...
 
     def posterior(self, context: Context, sigma: Array) -> Posterior | None:
-        """Given σ (batch,) of every context, under Gaussian noise; None where it has no closed form."""
+        """The posterior given σ (batch,), for Gaussian noise; None if it has no closed form."""
         ...
 
 
-class GaussianWeights:
-    """w ~ N(0, Λ); subclasses say what L is, Λ = L Lᵀ."""
+class GaussianWeights(NameOnly):
+    """w ~ N(0, Λ) with Λ = L Lᵀ; subclasses define L."""
 
     name: ClassVar[str]
     form: ClassVar[str]
@@ -90,12 +83,8 @@ class GaussianWeights:
         raise NotImplementedError
 
     def scale(self, dim: int) -> float | None:
-        """s where L = s I."""
+        """s if L = s I, else None."""
         return None
-
-    @property
-    def spec(self) -> str:
-        return self.name
 
     def sample(self, normals: Array, rng: np.random.Generator) -> Array:
         scale, dim = self.scale(normals.shape[-1]), normals.shape[-1]
@@ -111,27 +100,27 @@ class GaussianWeights:
         return Posterior(mean, _gaussian_evidence(whitened(context, L), sigma))
 
     def check(self, dim: int) -> None:
-        """Refuse a number of features that the weights do not fit."""
+        """Raise `InputError` for a number of features that the weights are not made for."""
 
 
 def whitened(context: Context, L: Array) -> Context:
-    """The contexts with features X L, of which u is the weight vector if w = L u."""
+    """The contexts with features X L; if w = L u, their weights are u."""
     turn = np.eye(context.dim + 1)
     turn[:-1, :-1] = L
     return Context.unchecked(turn.T @ context.gram.astype(np.float64) @ turn, context.examples)
 
 
 def ridge_mean(context: Context, sigma: Array, scale: float | None, L: Array) -> Array:
-    """Generalised ridge regression (Σ + σ² Λ⁻¹)⁻¹ α, (batch, d): the best linear predictor, told σ."""
+    """Generalised ridge regression (Σ + σ² Λ⁻¹)⁻¹ α, (batch, d): the best linear predictor that knows σ."""
     if scale is not None:
         return context.ridge((sigma / scale) ** 2)
     return whitened(context, L).ridge(sigma**2) @ L.T
 
 
 def quick_ridge(context: Context, penalty: Array) -> Array:
-    """`Context.ridge` with one penalty for each context, by a solver where the system is far from singular.
+    """`Context.ridge` with one penalty for each context, but ten times faster.
 
-    Eigenvectors cost ten times as much as a solution, and only small penalties need them.
+    It solves a linear system where that is far from singular. Only small penalties need eigenvectors.
     """
     scatter, cross = (array.astype(np.float64) for array in (context.scatter, context.cross))
     safe = penalty > _SAFE * np.einsum("bii->b", scatter)
@@ -144,7 +133,7 @@ def quick_ridge(context: Context, penalty: Array) -> Array:
 
 
 def _gaussian_evidence(context: Context, sigma: Array) -> Array:
-    """ln p(y | X, σ) for weights N(0, I): y ~ N(0, X Xᵀ + σ² I), whose determinant and inverse Σ decides."""
+    """ln p(y | X, σ) for weights N(0, I): y ~ N(0, X Xᵀ + σ² I); determinant and inverse follow from Σ."""
     values, _, cross = context.spectrum
     variance = _audible(context, sigma)[:, None]
     fit = context.energy - (cross**2 / (values + variance)).sum(axis=1)
@@ -154,7 +143,7 @@ def _gaussian_evidence(context: Context, sigma: Array) -> Array:
 
 
 def _audible(context: Context, sigma: Array) -> Array:
-    """σ², and where it is as good as zero, what rounding leaves of y."""
+    """σ², or a lower bound of the size of rounding errors if it is nearly zero."""
     quiet = _QUIET * context.energy.astype(np.float64) / context.examples
     return np.maximum(np.asarray(sigma, np.float64) ** 2, np.maximum(quiet, np.finfo(np.float64).tiny))
 
@@ -166,11 +155,6 @@ class Normal(GaussianWeights):
     name: ClassVar[str] = "normal"
     form: ClassVar[str] = "normal"
 
-    @classmethod
-    def read(cls, text: str) -> Normal:
-        nothing_behind(cls.form, text)
-        return cls()
-
     def factor(self, dim: int) -> Array:
         return np.eye(dim)
 
@@ -181,73 +165,31 @@ class Normal(GaussianWeights):
         return normals
 
 
-@dataclass(frozen=True)
-class ConditionWeights(GaussianWeights):
-    """w ~ N(0, Λ), Λ diagonal with condition number κ and trace d, evenly spaced on a log scale."""
-
-    kappa: float
-    name: ClassVar[str] = "kappa"
-    form: ClassVar[str] = "kappa:10"
-
-    @property
-    def spec(self) -> str:
-        return f"kappa:{number_text(self.kappa)}"
-
-    @classmethod
-    def read(cls, text: str) -> ConditionWeights:
-        return cls(read_number(cls.form, text, 1.0))
+class SpectrumWeights(Spectrum, GaussianWeights):
+    """w ~ N(0, Λ) with Λ diagonal."""
 
     def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(condition_variances(self.kappa, dim)))
+        return self.root(dim)
 
 
-@dataclass(frozen=True)
-class PowerWeights(GaussianWeights):
-    """w ~ N(0, Λ), Λ diagonal with entries ∝ 1/jᵃ and trace d."""
-
-    exponent: float
-    name: ClassVar[str] = "power"
-    form: ClassVar[str] = "power:1"
-
-    @property
-    def spec(self) -> str:
-        return f"power:{number_text(self.exponent)}"
-
-    @classmethod
-    def read(cls, text: str) -> PowerWeights:
-        return cls(read_number(cls.form, text, 0.0, 20.0))
-
-    def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(power_variances(self.exponent, dim)))
+class ConditionWeights(ConditionSpectrum, SpectrumWeights):
+    """Weights whose Λ has condition number κ and trace d: ``kappa:10``."""
 
 
-@dataclass(frozen=True)
-class VariancesWeights(GaussianWeights):
-    """The variance of every weight, written out: ``variances:4,1,0.25``; zeros are allowed."""
+class PowerWeights(PowerSpectrum, SpectrumWeights):
+    """Weights whose Λ has entries ∝ 1/jᵃ and trace d: ``power:1``."""
 
-    values: tuple[float, ...]
-    name: ClassVar[str] = "variances"
-    form: ClassVar[str] = "variances:4,1,0.25"
 
-    @property
-    def spec(self) -> str:
-        return "variances:" + ",".join(map(number_text, self.values))
-
-    @classmethod
-    def read(cls, text: str) -> VariancesWeights:
-        return cls(tuple(read_number(cls.form, part) for part in text.split(",")))
-
-    def factor(self, dim: int) -> Array:
-        return np.diag(np.sqrt(np.asarray(self.values, float)))
+class VariancesWeights(GivenSpectrum, SpectrumWeights):
+    """Weights whose variances are written out: ``variances:4,1,0.25``."""
 
     def check(self, dim: int) -> None:
-        if len(self.values) != dim:
-            raise InputError(f"The weights {self.spec} are for d = {len(self.values)}, not {dim}.")
+        self.check_size("weights", dim)
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """k entries, drawn at random for every context, are N(0, 1); the others are zero."""
+    """k random entries of w are N(0, 1), the others zero; every context draws its own."""
 
     k: int
     name: ClassVar[str] = "sparse"
@@ -299,13 +241,13 @@ class Sparse:
 
 
 def _without_weights(context: Context, variance: Array, k: int) -> Array:
-    """−½((n − k) ln σ² + λ/σ²), which the evidences above leave out."""
+    """−½((n − k) ln σ² + λ/σ²), the part of the evidence that does not depend on the support."""
     return -0.5 * ((context.examples - k) * np.log(variance) + context.energy / variance)
 
 
 @dataclass(frozen=True)
 class FinitePool:
-    """One of M fixed vectors, each drawn once from N(0, I): the fewer, the less diverse the tasks."""
+    """w is one of M fixed vectors, which were drawn once from N(0, I). A small M means few different tasks."""
 
     size: int
     seed: int = 0
@@ -364,21 +306,18 @@ def _pieces(batch: int, numbers: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class _Factor:
-    """``scale:2`` in a spec, which multiplies what stands beside it."""
+class _Factor(OneNumber):
+    """``scale:2`` in a spec: multiplies the weights that the rest of the spec names."""
 
     factor: float
     name: ClassVar[str] = "scale"
     form: ClassVar[str] = "scale:2"
-
-    @classmethod
-    def read(cls, text: str) -> _Factor:
-        return cls(read_number(cls.form, text, 1 / LARGEST))
+    bounds: ClassVar[tuple[float, float]] = (1 / LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
 class ScaledGaussian(GaussianWeights):
-    """Gaussian weights times a factor."""
+    """Gaussian weights multiplied by a factor."""
 
     inner: Any
     times: float
@@ -400,7 +339,7 @@ class ScaledGaussian(GaussianWeights):
 
 @dataclass(frozen=True)
 class ScaledWeights:
-    """Any weights times a factor b: the posterior is b times that of the same data with y and σ divided by b."""
+    """Any weights multiplied by a factor b: the posterior is b times that of the data with y and σ divided by b."""
 
     inner: Any
     times: float
@@ -411,7 +350,7 @@ class ScaledWeights:
 
     @property
     def stream(self) -> int:
-        """That of the inner weights."""
+        """The random stream of the inner weights."""
         return int(getattr(self.inner, "stream", OWN_STREAM))
 
     def sample(self, normals: Array, rng: np.random.Generator) -> Array:
@@ -430,13 +369,13 @@ class ScaledWeights:
         return Posterior(self.times * inner.mean, inner.log_evidence - context.examples * math.log(self.times))
 
     def check(self, dim: int) -> None:
-        """That of the inner weights."""
+        """The check of the inner weights."""
         if hasattr(self.inner, "check"):
             self.inner.check(dim)
 
 
 def _scaled_spec(inner: Any, times: float) -> str:
-    factor = f"scale:{number_text(times)}"
+    factor = _Factor(times).spec
     return factor if isinstance(inner, Normal) else f"{inner.spec}+{factor}"
 
 
@@ -450,7 +389,7 @@ def scaled_weights(weights: Any, times: float) -> Any:
 
 
 OWN_STREAM = 12
-"""The random stream of weights that are not of this package."""
+"""The random stream of weights that users wrote."""
 WEIGHTS: Registry[Any] = Registry("distribution of weights")
 """The weights that specs can name; ``scale:2`` can be joined to any of them by ``+``."""
 for _weights in (Normal, _Factor, ConditionWeights, PowerWeights, VariancesWeights, Sparse, FinitePool):
@@ -458,7 +397,9 @@ for _weights in (Normal, _Factor, ConditionWeights, PowerWeights, VariancesWeigh
 
 
 def parse_weights(spec: Any) -> Any:
-    """Weights from their spec; objects with the methods of `Weights` pass through; `InputError` for anything else.
+    """Read weights from their spec; an object with the methods of `Weights` is returned as it is.
+
+    Raises `InputError` for anything else.
 
     >>> parse_weights("sparse:3"), parse_weights("scale:2").spec, parse_weights("pool:64+scale:2").spec
     (Sparse(k=3), 'scale:2', 'pool:64+scale:2')
@@ -476,18 +417,18 @@ def parse_weights(spec: Any) -> Any:
 
 
 def load_weights(text: Any) -> Any:
-    """As `parse_weights`, and weights of your own as ``module:Class(1)``: for the shell only."""
+    """As `parse_weights`; also reads your own class, ``module:Class(1)``. For the shell only."""
     what = "distribution of weights"
     return parse_weights(load_own(what, text, WEIGHTS, parse_weights) if isinstance(text, str) else text)
 
 
 def is_builtin_weights(weights: Any) -> bool:
-    """Whether the weights are of this package, so that their spec brings them back."""
+    """Whether the weights are of this package, so that their spec restores them."""
     return type(getattr(weights, "inner", weights)) in WEIGHTS.values()
 
 
 def linear_factor(weights: Any, dim: int) -> Array:
-    """L with L Lᵀ = E[w wᵀ], (d, d): of any weights, for the best linear predictor."""
+    """L (d, d) with L Lᵀ = E[w wᵀ], for any weights; the best linear predictor needs it."""
     if isinstance(weights, GaussianWeights):
         return weights.factor(dim)
     values, vectors = np.linalg.eigh(weights.covariance(dim))
@@ -495,7 +436,7 @@ def linear_factor(weights: Any, dim: int) -> Array:
 
 
 def best_linear(weights: Any, context: Context, sigma: Array) -> Array:
-    """(batch, d): the best predictor that is linear in y and told the standard deviation σ of the noise."""
+    """(batch, d): the best predictor that is linear in y and knows the standard deviation σ of the noise."""
     scale = weights.scale(context.dim) if isinstance(weights, GaussianWeights) else None
     if scale is not None:
         return quick_ridge(context, (sigma / scale) ** 2)

@@ -1,8 +1,8 @@
-"""How good a predictor is on fresh sequences, with error bars, tails, and what happens off the training distribution.
+"""How good a predictor is on fresh sequences: means with error bars, tails, and losses on other data than in training.
 
-The adjusted loss is the loss ½(ŷ − y_t)² minus that of the oracle, ridge regression that is told σ. Averaged over the
-query and over w given the data it is ½‖ŵ − w*‖² for every sequence, which is what is measured here: the same
-expectation as the paper's estimate with far less variance, and never negative.
+The adjusted loss is the loss ½(ŷ − y_t)² minus that of the oracle, which is ridge regression that is told σ. Averaged
+over the query, and over w given the data, it is ½‖ŵ − w*‖² for every sequence. That is what is measured here: it has
+the same expectation as the paper's estimate, far less variance, and is never negative.
 """
 
 from __future__ import annotations

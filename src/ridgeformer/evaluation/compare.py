@@ -23,8 +23,8 @@ from ridgeformer.evaluation.statistics import Comparison, Difference, Evaluation
 
 OnChunk = Callable[[int], None] | None
 """Called with the number of sequences done so far."""
-_MOST_LEVELS = 1000  # of a profile that nobody chose
-_PRIOR_NODES = 64  # of the quadrature that tells how far a prior reaches
+_MOST_LEVELS = 1000  # of a profile with default levels
+_PRIOR_NODES = 64  # of the quadrature that finds the largest σ of a prior
 
 
 def evaluate(
@@ -34,16 +34,16 @@ def evaluate(
 
     Parameters
     ----------
-    predictor: a model, a baseline, a scikit-learn regressor, a function of (X, y, queries): see `as_predictor`.
-    task: what sequences are drawn from; a noise prior or its spec, such as "uniform:5", means the task that a model was
-        trained on with that noise.
-    sequences: how many.
-    seed: names them; predictors with the same seed get the same sequences.
-    on_chunk: called with the number of sequences done, as the work goes on.
+    predictor: a model, a baseline, a scikit-learn regressor or a function of (X, y, queries): see `as_predictor`.
+    task: what sequences are drawn from. A noise prior or its spec, such as "uniform:5", means the task of the model's
+        training, with that noise.
+    sequences: how many sequences.
+    seed: the same seed gives the same sequences for every predictor.
+    on_chunk: a function that is called from time to time with the number of sequences done.
 
     Returns an `Evaluation`: mean with standard error, quantiles, maximum, and how many sequences gave no finite loss.
-    Raises `InputError` if predictor and task do not fit. Sequences are drawn in the precision of a model, and in
-    float64 for anything else.
+    Raises `InputError` if predictor and task do not fit. Sequences are drawn in the precision of the model, and in
+    float64 for other predictors.
 
     >>> import ridgeformer as rf
     >>> round(rf.evaluate(rf.baselines.AdaRR(), "uniform:5", sequences=1000).adjusted_loss, 1)
@@ -70,17 +70,17 @@ def compare(
     on_chunk: OnChunk = None,
     paired: bool = True,
 ) -> Comparison:
-    """Several predictors on the same fresh sequences.
+    """Measure several predictors on the same fresh sequences.
 
     Parameters
     ----------
-    predictors: by name, each anything that `evaluate` takes.
-    task, sequences, seed, on_chunk: those of `evaluate`; the sequences are drawn once, in float64.
-    paired: whether to measure the difference of every two, sequence by sequence.
+    predictors: a mapping from names to predictors, each anything that `evaluate` takes.
+    task, sequences, seed, on_chunk: as in `evaluate`; the sequences are drawn once, in float64.
+    paired: whether to measure the difference of every two predictors, sequence by sequence.
 
-    Returns a `Comparison`: an `Evaluation` of each, and their paired differences with standard errors of their own.
-    Differences are accumulated one by one rather than from covariances, so that those of nearly equal predictors keep
-    their digits. Raises `InputError` if anything does not fit.
+    Returns a `Comparison`: an `Evaluation` of each predictor, and the paired differences with their standard errors.
+    Each difference is summed directly, not computed from covariances, so that it is precise also for predictors that
+    are nearly equal. Raises `InputError` if predictors and task do not fit.
 
     >>> import ridgeformer as rf
     >>> zero = lambda X, y, queries: 0 * queries[..., 0]
@@ -115,14 +115,14 @@ def compare(
 
 
 def check_predictors(predictors: Mapping[str, Any]) -> dict[str, Predictor]:
-    """The predictors, at least one of them, each as `as_predictor` has it."""
+    """The predictors, each turned into one by `as_predictor`; `InputError` if there are none."""
     if not isinstance(predictors, Mapping) or not predictors:
         raise InputError("predictors must be a mapping from names to at least one predictor.")
     return {name: as_predictor(predictor) for name, predictor in predictors.items()}
 
 
 def as_task(task: Any, predictors: Any) -> Task:
-    """The task; of a noise prior or its spec, the one of that noise with the sizes that a model was trained on."""
+    """The task itself; for a noise prior or its spec, the task of the first model's training with that noise."""
     if isinstance(task, str | NoisePrior):
         models = [predictor for predictor in predictors if isinstance(predictor, LinearTransformer)]
         task = trained_on(models[0], task) if models else Task(noise=task)
@@ -134,7 +134,14 @@ def as_task(task: Any, predictors: Any) -> Task:
 
 
 def trained_on(model: LinearTransformer, noise: NoisePrior | str | None = None) -> Task:
-    """The task that a model was trained on, as far as it is recorded; with another noise prior if one is given."""
+    """The task that a model was trained on, as far as its file says; with another noise prior if one is given.
+
+    Raises `InputError` if the model was trained with a noise prior that its file cannot restore.
+
+    >>> import ridgeformer as rf
+    >>> trained_on(rf.load("diag-4-uniform-5"))
+    Task(dim=10, examples=20, noise=Uniform(high=5.0, low=0.0))
+    """
     recorded = model.info.get("task")
     recorded = recorded if isinstance(recorded, Mapping) else {}
     examples = recorded.get("examples", recorded.get("context", 2 * model.dim))
@@ -143,7 +150,7 @@ def trained_on(model: LinearTransformer, noise: NoisePrior | str | None = None) 
         return Task(model.dim, examples, noise, **others)
     if "prior" in recorded:
         raise InputError(
-            f"This model was trained with a noise prior of its own, {recorded['prior']}; pass that prior again."
+            f"This model was trained with a noise prior that files cannot restore, {recorded['prior']}; pass it."
         )
     task = Task(model.dim, examples, recorded.get("noise", "uniform:5"), **others)
     return parse_mixture(recorded["mixture"], task) if "mixture" in recorded else task
@@ -152,7 +159,7 @@ def trained_on(model: LinearTransformer, noise: NoisePrior | str | None = None) 
 def _difference(
     first: str, second: str, mean: float, error: float, evaluations: Mapping[str, Evaluation]
 ) -> Difference:
-    if not math.isfinite(mean):  # say at least which one is the infinite one
+    if not math.isfinite(mean):  # the sign still says which of the two is infinite
         mean = evaluations[first].adjusted_loss - evaluations[second].adjusted_loss
     return Difference(first, second, mean, error)
 
@@ -164,12 +171,17 @@ def layerwise(
     seed: int = 0,
     on_chunk: OnChunk = None,
 ) -> tuple[Evaluation, ...]:
-    """Evaluations of what a model would say after 1, 2, … L layers, in one pass over the sequences of `evaluate`.
+    """Evaluate the prediction of a model after 1, 2, … L layers, on the sequences of `evaluate`.
 
-    The prediction is read from the query token as it is after a layer, without the layers behind it (the paper's
-    figure 5): the evaluation of `LinearTransformer.first_layers`. Anything else that predicts and has ``layers`` and
-    ``first_layers``, such as a module of `ridgeformer.torch`, is read out in the same way, layer by layer. Arguments
-    and errors are those of `evaluate`.
+    The prediction is read from the query token after a layer, as if the layers after it did not exist (the paper's
+    figure 5).
+
+    Parameters
+    ----------
+    model: a model, or another predictor with ``layers`` and ``first_layers``, such as a module of `ridgeformer.torch`.
+    task, sequences, seed, on_chunk: as in `evaluate`.
+
+    Returns an `Evaluation` for each number of layers. Raises `InputError` if model and task do not fit.
 
     >>> import ridgeformer as rf
     >>> [round(e.adjusted_loss, 1) for e in rf.layerwise(rf.load("diag-2-uniform-5"), "uniform:5", sequences=1000)]
@@ -177,7 +189,7 @@ def layerwise(
     """
     if not isinstance(model, LinearTransformer):
         if not callable(getattr(model, "first_layers", None)):
-            raise InputError(f"Only a model has layers to read out after; a {type(model).__name__} has none.")
+            raise InputError(f"layerwise needs a model with layers, not {type(model).__name__}.")
         readouts = {str(count): model.first_layers(count) for count in range(1, model.layers + 1)}
         return tuple(compare(readouts, task, sequences, seed, on_chunk, paired=False).evaluations.values())
     task = as_task(task, [model])
@@ -196,15 +208,27 @@ def layerwise(
 
 @dataclass(frozen=True)
 class Profile:
-    """Evaluations at fixed noise levels."""
+    """Evaluations at fixed noise levels; made by `profile`.
+
+    >>> import ridgeformer as rf
+    >>> found = rf.profile({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), levels=[0, 2], sequences_per_level=100)
+    >>> len(found.evaluations["OLS"])
+    2
+    """
 
     levels: tuple[float, ...]
     evaluations: Mapping[str, tuple[Evaluation, ...]]
-    """Of every predictor, one for each level."""
+    """For every predictor, one evaluation for each level."""
 
 
 def default_levels(prior: NoisePrior, step: float = 0.5) -> tuple[float, ...]:
-    """0, ``step``, … up to one beyond the largest noise of the prior (rounded up), as in the paper's figure 2."""
+    """0, ``step``, … up to the largest σ of the prior (rounded up) plus one, as in the paper's figure 2.
+
+    Raises `InputError` if there would be too many.
+
+    >>> default_levels(Fixed(1))
+    (0.0, 0.5, 1.0, 1.5, 2.0)
+    """
     highest = math.ceil(float(np.max(prior.quadrature(_PRIOR_NODES)[0]))) + 1
     if highest / step > _MOST_LEVELS:
         raise InputError(f"A profile up to σ = {highest:,} would have {highest / step:,.0f} levels; name some of them.")
@@ -219,18 +243,18 @@ def profile(
     seed: int = 0,
     on_chunk: OnChunk = None,
 ) -> Profile:
-    """Loss of every predictor at each noise level σ.
+    """Measure predictors at fixed noise levels σ.
 
     Parameters
     ----------
-    predictors, seed, on_chunk: those of `compare`.
-    task: whose noise is replaced by each level in turn.
-    levels: of σ; None takes `default_levels` of the task's prior.
-    sequences_per_level: how many.
+    predictors, seed, on_chunk: as in `compare`.
+    task: the task; each level in turn replaces its noise.
+    levels: values of σ; None takes `default_levels` of the task's prior.
+    sequences_per_level: how many sequences at each level.
 
-    Returns a `Profile`. Each level is `compare` on the task with that σ alone. A fixed σ draws nothing, so w, x and ξ/σ
-    are the same numbers at every level (common random numbers): a profile is smooth in σ, and its differences between
-    levels are far more precise than its error bars say.
+    Returns a `Profile`: `compare` on the task with each fixed σ. All levels use the same random numbers for w, x and
+    ξ/σ, so a profile is smooth in σ, and differences between levels are far more precise than the error bars say.
+    Raises `InputError` if predictors and task do not fit.
 
     >>> import ridgeformer as rf
     >>> rf.profile({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), levels=[0, 2], sequences_per_level=100).levels

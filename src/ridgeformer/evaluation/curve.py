@@ -1,7 +1,7 @@
 """Curves: losses of predictors while one number of the task, or of the predictors, changes.
 
-Every point is `compare` on the task with that number, so predictors are paired at every point. Tasks with the same seed
-are made of the same random numbers wherever they can be, so curves are smoother than their error bars.
+Every point is `compare` on the task with that number, so all predictors see the same sequences there. Tasks with the
+same seed use the same random numbers where possible, so curves are smoother than their error bars suggest.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ _MOST_VALUES = 1000
 
 @dataclass(frozen=True)
 class Over:
-    """A number that curves can be drawn over; an entry of `OVERS`."""
+    """A number that a curve can be drawn over; an entry of `OVERS`.
+
+    >>> OVERS["kappa"].label, OVERS["kappa"].values(Task())
+    ('condition number κ', (1, 2, 5, 10, 20, 50, 100))
+    """
 
     name: str
     label: str
-    """Of the axis."""
+    """Label of the axis."""
     change: Callable[[Task, float], Task] | None
-    """The task with this number; None for what is no part of the task."""
+    """Gives the task with this number; None if the number is not a part of the task."""
     values: Callable[[Task], Sequence[float]]
-    """Values worth looking at, by default."""
+    """The default values."""
     log: bool = False
     """Whether the axis is logarithmic."""
     whole: bool = False
@@ -76,7 +80,7 @@ def _scaled_examples(task: Task) -> tuple[float, ...]:
 
 
 OVERS: Registry[Over] = Registry("number to draw a curve over")
-"""What curves can be drawn over. Yours joins by ``OVERS.add``."""
+"""What curves can be drawn over. Add your own with ``OVERS.add``."""
 for _over in (
     Over("layers", "layers, or steps", None, lambda task: (), whole=True),
     Over("examples", "examples n", lambda task, n: replace(task, examples=int(n)), _scaled_examples, whole=True),
@@ -133,7 +137,7 @@ for _over in (
 
 @dataclass(frozen=True, repr=False)
 class Curve:
-    """Losses of predictors at every value of one number.
+    """Losses of predictors at every value of one number; made by `curve`.
 
     >>> import ridgeformer as rf
     >>> rf.curve({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), over="examples", values=[5, 20], sequences=200).values
@@ -144,12 +148,12 @@ class Curve:
     label: str
     values: tuple[float, ...]
     evaluations: Mapping[str, tuple[Evaluation | None, ...]]
-    """Of every predictor, one for each value; None where a predictor does not fit the task or has no such layer."""
+    """For every predictor, one for each value; None where it does not fit the task or has fewer layers."""
     differences: Mapping[str, tuple[Difference | None, ...]]
-    """Of every predictor but the first: adjusted loss minus that of the first, sequence by sequence."""
+    """For every predictor except the first: its adjusted loss minus that of the first, paired by sequence."""
     task: Task
     sequences: int
-    """At every value."""
+    """How many sequences at each value."""
     seed: int
     log: bool = False
 
@@ -203,21 +207,22 @@ def curve(
     seed: int = 0,
     on_chunk: OnChunk = None,
 ) -> Curve:
-    """Losses of predictors while one number changes.
+    """Measure predictors while one number changes.
 
     Parameters
     ----------
-    predictors: by name, each anything that `evaluate` takes, or an entry of ``BASELINES``, which is made again for the
-        task of every value.
-    task: whose number changes, as in `evaluate`.
-    over: a name in ``OVERS``: "examples", "sigma", "kappa", "dim", "layers", … "layers" reads models out after every
-        layer and gives solvers such as ``rf.baselines.GradientDescent`` as many steps.
-    values: of that number; None takes some worth looking at.
-    sequences: at each value.
-    seed, on_chunk: those of `compare`.
+    predictors: a mapping from names to predictors, each anything that `evaluate` takes, or an entry of ``BASELINES``,
+        which is tuned again for the task of every value.
+    task: the task to change, as in `evaluate`.
+    over: what changes, a name in ``OVERS``: "examples", "sigma", "kappa", "dim", "layers", … With "layers", the
+        prediction of a model after each layer is measured, and solvers such as ``rf.baselines.GradientDescent`` get as
+        many steps.
+    values: values of that number; None takes default ones.
+    sequences: how many sequences at each value.
+    seed, on_chunk: as in `compare`.
 
-    Returns a `Curve`. GD++ and DIAG models follow a change of ``dim``, since their parameters do not depend on it.
-    Raises `InputError` for a name or value that does not fit.
+    Returns a `Curve`. With "dim", GD++ and DIAG models are used for every number of features, because their parameters
+    do not depend on it. Raises `InputError` for a name or value that does not fit.
 
     >>> import ridgeformer as rf
     >>> rf.curve({"OLS": rf.baselines.OLS()}, rf.Task(3, 8, "fixed:1"), over="sigma", values=[1, 2], sequences=500)
@@ -276,7 +281,7 @@ def _checked_values(entry: Over, task: Task, values: Sequence[float] | None) -> 
 
 
 def _for_task(thing: Any, task: Task) -> Predictor | None:
-    """A predictor as it is for a task; None if there is none."""
+    """The predictor for a task; None if it does not fit the task."""
     if callable(getattr(thing, "make", None)):
         made: Predictor | None = thing.make(task)
         return made
@@ -299,7 +304,7 @@ def _over_layers(
     seed: int,
     on_chunk: OnChunk,
 ) -> Curve:
-    """Models after each layer, solvers after each step, and all others as they are at every value."""
+    """Models after each layer, solvers after each step; other predictors have the same loss at every value."""
     made = {name: _for_task(thing, task) for name, thing in predictors.items()}
     there = {name: predictor for name, predictor in made.items() if predictor is not None}
     depths = [p.layers for p in there.values() if isinstance(p, LinearTransformer)]

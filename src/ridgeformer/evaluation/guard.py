@@ -1,4 +1,4 @@
-"""`predict` and `implicit_weights` for data that nobody trained on: they say when an answer is not to be trusted.
+"""`predict` and `implicit_weights` for any data: they warn if an answer cannot be trusted.
 
 A linear transformer is a polynomial of high degree in its data. On data like those of its training it is excellent; on
 features three times as wide it can answer 1e86. Two things can be known without the true weights:
@@ -8,9 +8,9 @@ features three times as wide it can answer 1e86. Two things can be known without
 * whether the answer is *sane*: weights that are finite, explain the examples no worse than predicting zero does, and
   are not far longer than those of ridge regression.
 
-Both are told in one warning with counts. With ``guard=True`` answers that are not sane are replaced as well: by the
-deepest read-out (the answer after fewer layers) that is sane, or else by AdaRR, ridge regression with the penalty that
-the residuals suggest.
+One warning says how many contexts have which problem. With ``guard=True`` answers that are not sane are also replaced:
+by the answer after fewer layers, as many as possible, if that is sane, or else by AdaRR, which is ridge regression with
+a penalty estimated from the residuals.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ridgeformer.core.validation import InputError, instance
 from ridgeformer.evaluation.compare import trained_on
 
 _RARE = 6.0
-"""Standard deviations beyond which a context is far: one in about a thousand million of the training's own is."""
+"""A context is far from training if it is more standard deviations away: of training contexts, about one in 10⁹ is."""
 _EXAMPLES = 1.25
-"""Times as many examples as in the training, or as few, that are not far from it: with d = 10, models of the zoo
+"""Up to this factor more or fewer examples than in training are not far from it: with d = 10, models of the zoo
 trained on n = 20 beat AdaRR from n = 12 to 22, lose a little at 25 and are twice as bad at 28 to 30."""
-_PRIOR_NODES = 64  # of the quadrature that tells how far a prior reaches
-_LONGER = 10.0  # times the weights of ridge regression, and as long again as typical ones: not sane
+_PRIOR_NODES = 64  # of the quadrature that finds the largest σ of a prior
+_LONGER = 10.0  # weights are not sane if they are longer by this factor than those of ridge regression and typical ones
 
 
 class UntrainedDataWarning(RuntimeWarning):
-    """Data or answers are unlike anything that the model was trained on.
+    """Data are unlike those that the model was trained on, or its answers are not plausible.
 
     >>> import ridgeformer as rf, warnings
     >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
@@ -56,7 +56,7 @@ class UntrainedDataWarning(RuntimeWarning):
 
 @dataclass(frozen=True)
 class Doubts:
-    """What is to be said of a batch of answers."""
+    """What a warning says about a batch of answers."""
 
     contexts: int
     far: Mapping[str, int]
@@ -64,7 +64,7 @@ class Doubts:
     unsound: int
     """How many answers are not sane."""
     replaced: Mapping[str, int] = field(default_factory=dict)
-    """By what, and how many, if they were replaced."""
+    """How many answers were replaced, by what replaced them."""
 
     def __bool__(self) -> bool:
         return bool(self.far or self.unsound)
@@ -94,12 +94,19 @@ def implicit_weights(
     threads: int | None = None,
     guard: bool = False,
 ) -> Array:
-    """Implicit weights ŵ (batch, d) for features X (batch, n, d) and targets y (batch, n).
+    """Implicit weights ŵ of a model for your data: its prediction for any query x is <ŵ, x>.
 
-    The model predicts <ŵ, x> for any query x. ``layers``, ``backend`` and ``threads`` are those of `context_weights`.
-    Warns, once, with an `UntrainedDataWarning` if data are far from what the model was trained on, or answers are not
-    finite or fit the examples worse than predicting zero does; ``guard=True`` replaces such answers and says how many.
-    Raises `InputError` for arrays that are not finite, or of shapes that do not fit each other or the model.
+    Parameters
+    ----------
+    model: a model for d features.
+    X, y: examples, (batch, n, d) and (batch, n).
+    layers, backend, threads: as in `context_weights`.
+    guard: whether to replace answers that are not finite, fit the examples worse than predicting zero does, or are far
+        too long: by the answer after fewer layers, or by AdaRR (ridge regression with an estimated penalty).
+
+    Returns weights (batch, d). Warns once, with an `UntrainedDataWarning`, if data are far from those of the training
+    or answers are as described; with ``guard`` the warning says how many were replaced. Raises `InputError` for arrays
+    that are not finite, or whose shapes do not fit each other or the model.
 
     >>> import ridgeformer as rf
     >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
@@ -119,10 +126,17 @@ def predict(
     threads: int | None = None,
     guard: bool = False,
 ) -> Array:
-    """Predictions (batch, m) for queries (batch, m, d), given each context's examples X (batch, n, d), y (batch, n).
+    """Predictions of a model for queries, given the examples of each context.
 
-    ``layers``, ``backend`` and ``threads`` are those of `context_weights`; ``guard``, warnings and errors are those of
-    `implicit_weights`.
+    Parameters
+    ----------
+    model: a model for d features.
+    X, y: examples, (batch, n, d) and (batch, n).
+    queries: (batch, m, d).
+    layers, backend, threads: as in `context_weights`.
+    guard: as in `implicit_weights`.
+
+    Returns predictions (batch, m). Warnings and errors are those of `implicit_weights`.
 
     >>> import ridgeformer as rf
     >>> tokens = rf.Task(dim=10, examples=20).draw_tokens(3, seed=0)
@@ -151,10 +165,10 @@ def _weights(
 def guarded(
     model: LinearTransformer, context: Context, weights: Array, layers: int | None = None, replace: bool = True
 ) -> tuple[Array, Doubts]:
-    """Weights (batch, d) that a model gave for these contexts, those not sane replaced if wanted; and all doubts.
+    """Weights (batch, d) of a model for these contexts, those that are not sane replaced if wanted; and all doubts.
 
-    Whether answers are sane is asked only of models that say what they were trained on, read out after their last
-    layer: nobody expects others to fit. Weights that are not finite are never sane.
+    The fit is checked only for models that say what they were trained on, after their last layer: others need not fit.
+    Weights that are not finite are never sane.
     """
     task = recorded_task(model)
     far = {} if task is None else far_contexts(task, context)
@@ -172,7 +186,7 @@ def guarded(
 
 
 def _replacements(model: LinearTransformer, context: Context, layers: int) -> tuple[Array, dict[str, int]]:
-    """The deepest sane read-out above ``layers`` of every context, or AdaRR; and how often which was taken."""
+    """For every context the sane answer with the most layers below ``layers``, or AdaRR; and how often each is used."""
     answer = AdaRR().weights(context)
     waiting, counts = np.ones(len(answer), bool), dict[str, int]()
     for depth in range(layers - 1, 0, -1):
@@ -192,12 +206,12 @@ def _replacements(model: LinearTransformer, context: Context, layers: int) -> tu
 
 
 def recorded_task(model: LinearTransformer) -> Task | None:
-    """The task that a model says it was trained on, if it says so."""
+    """The task that a model was trained on; None if its file does not say."""
     if not isinstance(model.info.get("task"), Mapping):
         return None
     try:
         return trained_on(model)
-    except InputError:  # a prior of its own, which files do not bring back
+    except InputError:  # a user's own prior, which files cannot restore
         return None
 
 
@@ -222,9 +236,9 @@ _ROUNDING = 1e-5  # of float32 sums
 
 
 def far_contexts(task: Task, context: Context) -> dict[str, Array]:
-    """By reason, which contexts (batch,) are far from those of a task.
+    """For every reason, which contexts (batch,) are far from those of a task.
 
-    Scales are judged only for tasks with independent standard normal features and weights: others have no such bounds.
+    Scales are checked only for tasks with independent standard normal features and weights: others have no such bounds.
     """
     n, dim = np.broadcast_to(np.asarray(context.examples), len(context.gram)), context.dim
     fewest, most = examples_range(task)
@@ -258,7 +272,7 @@ def _outside(values: Array, low: Any, high: Any) -> Array:
 
 
 def _chi_square_range(degrees: Any) -> tuple[Any, Any]:
-    """What χ² stays between, up to `_RARE` standard deviations: Wilson and Hilferty's cube root (1931)."""
+    """The range of χ² within `_RARE` standard deviations, by the cube root of Wilson and Hilferty (1931)."""
     variance = 2 / (9 * np.asarray(degrees, np.float64))
     low, high = (np.maximum(0.0, 1 - variance + sign * _RARE * np.sqrt(variance)) ** 3 for sign in (-1, 1))
     return degrees * low, degrees * high

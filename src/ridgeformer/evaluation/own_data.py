@@ -1,4 +1,4 @@
-"""`score`: predictors on data of your own, by rows that are held out."""
+"""`score`: measure predictors on your own data, on rows that are held out."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from ridgeformer.evaluation.compare import check_predictors
 
 @dataclass(frozen=True)
 class Score:
-    """How well a predictor does on rows that it has not seen."""
+    """How well a predictor does on rows that it has not seen; `Scores` has one for each predictor.
+
+    >>> Score(error=0.5, standard_error=0.1, share=0.25, not_finite=0).share
+    0.25
+    """
 
     error: float
     """Mean squared error."""
     standard_error: float
-    """Of that mean: over contexts, or over splits if there is one context only."""
+    """Standard error of that mean: over contexts, or over splits if there is only one context."""
     share: float
-    """The error over the mean square of the held-out targets, which is that of predicting 0."""
+    """The error divided by that of always predicting 0."""
     not_finite: int
-    """Contexts with a prediction that is not finite; they are left out of the means."""
+    """How many contexts have a prediction that is not finite; the means leave them out."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Scores:
     scores: Mapping[str, Score]
     contexts: int
     held_out: int
-    """Rows of each context that are held out at a time."""
+    """How many rows of each context are held out in a split."""
     splits: int
 
     def __getitem__(self, name: str) -> Score:
@@ -67,16 +71,17 @@ class Scores:
 def score(
     predictors: Mapping[str, Any], X: Any, y: Any, held_out: int | None = None, splits: int = 5, seed: int = 0
 ) -> Scores:
-    """Measure predictors on data of your own: some rows of every context are held out and predicted from the others.
+    """Measure predictors on your own data: some rows of every context are held out and predicted from the others.
 
     Parameters
     ----------
-    predictors: by name: models, baselines, scikit-learn regressors, functions of (X, y, queries); see `as_predictor`.
-    X, y: (batch, n, d) and (batch, n), or (n, d) and (n,) for one context. They are taken as they are: centre and scale
-        them first, or pass `ridgeformer.estimators.ContextRegressor(model)`, which does.
-    held_out: rows of each context to hold out; None for a quarter.
-    splits: how many times rows are drawn to be held out.
-    seed: names the splits; the same ones for all predictors.
+    predictors: a mapping from names to predictors: models, baselines, scikit-learn regressors or functions of
+        (X, y, queries); see `as_predictor`.
+    X, y: (batch, n, d) and (batch, n), or (n, d) and (n,) for one context. They are used as they are: centre and scale
+        them first, or pass `ridgeformer.estimators.ContextRegressor(model)`, which does that.
+    held_out: how many rows of each context to hold out; None for a quarter.
+    splits: how many times rows are chosen at random to be held out.
+    seed: the same seed gives the same splits; all predictors get the same ones.
 
     Returns `Scores`. Raises `InputError` if a predictor and the data do not fit, or no row would be left.
 

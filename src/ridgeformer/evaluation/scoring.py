@@ -5,9 +5,9 @@ no query is drawn. A general predictor is scored on queries, against the oracle 
 the data w has mean w*, so that is in expectation the loss ½(ŷ − <w, x>)² minus the oracle's, whatever ŷ is.
 
 **The same sequences for both.** Gram matrices are drawn without rows, and a general predictor needs rows. Gaussian rows
-(x, ξ/σ) are Z = U R with U uniform over matrices of orthonormal columns (Haar) and independent of R: given the Gram
-matrix B Bᵀ of the tokens, U Bᵀ with such a U is distributed as the tokens are. So a predictor is compared on the same
-contexts, whether it is linear or not, and whoever else is compared.
+(x, ξ/σ) are Z = U R with U uniform over matrices of orthonormal columns (Haar) and independent of R. So, given the Gram
+matrix B Bᵀ of the tokens, U Bᵀ with such a U has the distribution of the tokens. In this way linear and other
+predictors are compared on the same contexts.
 
 **Few queries suffice.** They come in groups of d with orthogonal directions, each exactly N(0, I). For a linear
 predictor the mean of ½<u, x>² over a group then has the variance 6/(d(d + 2)) of its square, where independent queries
@@ -34,7 +34,7 @@ from ridgeformer.core.task import CHUNK, ContextDraw, Task
 from ridgeformer.core.validation import InputError
 
 LARGEST_LOSS = 1e38
-"""A loss beyond it counts as not finite, in whatever way it was computed: float32 overflows there."""
+"""A larger loss counts as not finite, also if it was computed in float64: float32 overflows there."""
 _QUERIES = 20  # at least, for a general predictor
 _NUMBERS = 8_000_000  # of tokens in memory at a time: 64 MB
 
@@ -48,8 +48,11 @@ def countable(losses: Array) -> Array:
 def half_square(weights: Array, aim: Array, moment: Array | None = None) -> Array:
     """½(ŵ − aim)ᵀ M (ŵ − aim) of every sequence, (batch,).
 
-    The expectation of ½(<ŵ, x> − <aim, x>)² over queries x with ``moment`` M = E[x xᵀ]: None for I, (d, d) or
-    (batch, d, d).
+    The expectation of ½(<ŵ, x> − <aim, x>)² over queries x. ``weights`` and ``aim`` are (batch, d); ``moment`` is
+    M = E[x xᵀ]: None for I, (d, d) or (batch, d, d).
+
+    >>> half_square(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0]])).tolist()
+    [2.0]
     """
     with np.errstate(over="ignore", invalid="ignore"):
         error = weights.astype(np.float64) - aim
@@ -65,7 +68,16 @@ def half_square(weights: Array, aim: Array, moment: Array | None = None) -> Arra
 
 
 def adjusted_losses(predictor: LinearPredictor, context: Context, oracle: Array, moment: Array | None = None) -> Array:
-    """½(ŵ − w*)ᵀ M (ŵ − w*) of every sequence, (batch,), in float64."""
+    """Adjusted losses ½(ŵ − w*)ᵀ M (ŵ − w*) of a linear predictor, (batch,), in float64.
+
+    ``oracle`` is w* (batch, d), and ``moment`` is M as in `half_square`. Raises `InputError` if the predictor gives
+    weights of another shape.
+
+    >>> import ridgeformer as rf
+    >>> draw = rf.Task(3, 8).draw_contexts(5, seed=0)
+    >>> adjusted_losses(rf.baselines.AdaRR(), draw.context, draw.oracle).shape
+    (5,)
+    """
     return half_square(_checked(predictor.weights(context), oracle), oracle, moment)
 
 
@@ -116,7 +128,7 @@ def _general_losses(predictor: GeneralPredictor, draw: ContextDraw, probes: Prob
 
 
 def probes_of(draw: ContextDraw, task: Task, seed: int, step: int, purpose: Purpose = Purpose.EVALUATE) -> Probes:
-    """Tokens behind the contexts that ``task`` drew under this name, and queries."""
+    """Tokens of the contexts that ``task`` drew with this seed, step and purpose, and queries."""
     if draw.parts:
         return lambda: _probes_of_parts(draw, step, purpose)
 
@@ -168,11 +180,11 @@ def draw_queries(rng: np.random.Generator, batch: int, dim: int) -> Array:
 
 
 def _tokens_behind(gram: Array, examples: int, rng: np.random.Generator) -> Array:
-    """(batch, n, p) tokens with these Gram matrices, distributed as Gaussian ones are given them."""
+    """(batch, n, p) tokens with these Gram matrices, with the distribution of Gaussian tokens given these."""
     gram = gram.astype(np.float64)
     size, empty = gram.shape[1], np.einsum("bii->bi", gram) <= 0
     if examples < size or empty.any() or (np.linalg.eigvalsh(gram[:, :-1, :-1])[:, 0] <= 1e-9).any():
-        # Too few rows or features in a subspace: any B with B Bᵀ = G serves, such as V √s.
+        # Too few rows, or features in a subspace: any B with B Bᵀ = G can be used, such as V √s.
         values, vectors = np.linalg.eigh(gram)
         rank = min(examples, size)
         root = vectors[:, :, -rank:] * np.sqrt(np.maximum(values[:, -rank:], 0.0))[:, None, :]
@@ -188,8 +200,8 @@ def _tokens_behind(gram: Array, examples: int, rng: np.random.Generator) -> Arra
 def loss_chunks(model: LinearTransformer, task: Task, sequences: int, seed: int) -> Iterator[tuple[Array, Array]]:
     """(adjusted losses, losses) of a model on the sequences of `Task.chunks`, drawn in its precision.
 
-    For tasks that are `standard`; the sequences are the same to rounding, and never leave the processor's
-    cache.
+    For tasks that are `standard`. The sequences are the same up to rounding; they are drawn and used within the
+    processor's cache.
     """
     for step, start in enumerate(range(0, sequences, CHUNK)):
         source = task.source(min(CHUNK, sequences - start), seed=seed, step=step, purpose=Purpose.EVALUATE)

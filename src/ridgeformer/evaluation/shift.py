@@ -2,13 +2,13 @@
 
 A shift turns a task into another task: ``kappa:10`` stretches its features, ``student:5`` gives its noise heavy tails,
 ``kappa:10+student:5`` does both. At its neutral value (``kappa:1``) it changes nothing. Every name of
-`core.features.FEATURES` that is not taken otherwise is a shift as well. What the loss and the reference are then is
-said in `core.task`.
+`core.features.FEATURES` that is not in `SHIFTS` is a shift as well. `core.task` says what the loss and the reference
+are under a shift.
 
 **Heavy tails.** A model of L layers is a polynomial of degree up to 3^L in its tokens. Under Student's t its expected
-loss is infinite unless ν is larger than any in use, and a finite mean over a sample means only that the sample was
-kind: this is what `tail_dominated` is for. For ν ≤ 4 even the loss of ridge regression has no variance, hence no error
-bar.
+loss is infinite for every ν that is used in practice. If the mean over a sample is finite, the sample just has no
+extreme value: `tail_dominated` warns of that. For ν ≤ 4 even the loss of ridge regression has no variance, and so no
+error bar.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ Change = Callable[[Task], Task]
 
 @dataclass(frozen=True)
 class Shift:
-    """One entry of `SHIFTS`."""
+    """One entry of `SHIFTS`: a named way in which sequences differ from those of training.
+
+    >>> SHIFTS["examples"].read("40")(Task(examples=20)).examples
+    40
+    """
 
     name: str
     """What specs begin with."""
     form: str
     """An example of a spec."""
     read: Callable[[str], Change]
-    """What the text behind the colon makes of a task."""
+    """Reads the text after the colon; the result changes a task."""
 
 
 def with_features(task: Task, part: Any) -> Task:
@@ -98,7 +102,7 @@ def _weights(name: str) -> Callable[[str], Change]:
 
 
 SHIFTS: Registry[Shift] = Registry("shift")
-"""All of them, by the name that specs begin with. A `Shift` of yours joins by ``SHIFTS.add``."""
+"""All shifts, by the name that specs begin with. Add your own `Shift` with ``SHIFTS.add``."""
 for _entry in (
     Shift("examples", "examples:40", _examples),
     Shift("noise", "noise:2", _noise),
@@ -121,11 +125,15 @@ GARG = (
     *("xscale:0.333", "xscale:0.5", "xscale:2", "xscale:3"),
     *("scale:0.333", "scale:0.5", "scale:2", "scale:3"),
 )
-"""The battery of Garg et al. (2022), with half as many examples as features where queries are orthogonal to them."""
+"""The shifts of Garg et al. (2022). Queries orthogonal to the examples need n < d, so n is half of d there."""
 
 
 def garg_battery(task: Task) -> tuple[str, ...]:
-    """`GARG` for the sizes of a task."""
+    """The shifts of `GARG` for a task with its number of features.
+
+    >>> garg_battery(Task(dim=10))[:4]
+    ('skewed', 'quadrants', 'subspace', 'examples:5+orthogonal')
+    """
     return tuple(spec.format(few=max(1, task.dim // 2)) for spec in GARG)
 
 
@@ -136,9 +144,13 @@ def _entry_of(name: str) -> Shift:
 
 
 def parse_shift(spec: str) -> tuple[Change, ...]:
-    """The changes that a spec such as ``kappa:10+student:5`` makes, in order; ``none`` makes none.
+    """The changes that a spec such as ``kappa:10+student:5`` stands for, in order; ``none`` changes nothing.
 
-    The number of examples is changed first: other changes may depend on it.
+    The number of examples is changed first, because other changes may depend on it. Raises `InputError` for a spec that
+    cannot be read.
+
+    >>> len(parse_shift("kappa:10+student:5"))
+    2
     """
     if spec == UNSHIFTED:
         return ()

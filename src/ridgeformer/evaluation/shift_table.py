@@ -1,4 +1,4 @@
-"""Predictors under shifts, beside the reference and AdaRR; who survives."""
+"""Losses of predictors under shifts, compared with the reference and AdaRR."""
 
 from __future__ import annotations
 
@@ -21,28 +21,38 @@ from ridgeformer.evaluation.shift import UNSHIFTED, shifted
 from ridgeformer.evaluation.statistics import TAIL_DOMINATED, Moments, Tail
 
 YARDSTICK = "AdaRR"
-"""Added to every table: it needs no training and knows nothing of the noise prior, so no shift of σ concerns it."""
+"""Added to every table: it needs no training and does not use the noise prior, so a shift of σ does not hurt it."""
 
 SURVIVAL_FACTOR = 1.25
 """A predictor survives a shift if its loss is at most this multiple of AdaRR's. ConstRR, which does not adapt, has 1.18
-times AdaRR's loss on the U(0, 5) it is tuned to: who is worse than that under a shift has stopped adapting."""
+times AdaRR's loss on the U(0, 5) it is tuned to: a predictor that is worse under a shift does not adapt any more."""
 
 
 def default_scenarios(task: Task) -> tuple[str, ...]:
-    """No shift, and one of each kind. Student's t has five degrees of freedom, the fewest (whole) with error bars."""
+    """No shift, and one of each kind. Student's t has 5 degrees of freedom: with 4, losses have no error bars.
+
+    >>> default_scenarios(Task(examples=20))[:3]
+    ('none', 'examples:40', 'noise:2')
+    """
     examples = f"examples:{2 * task.examples}"
     return (UNSHIFTED, examples, "noise:2", "kappa:10", "student:5", "outliers:0.05x10", "scale:2", "rows:0.8")
 
 
 @dataclass(frozen=True)
 class ShiftResult:
-    """One predictor under one shift."""
+    """The losses of one predictor under one shift.
+
+    >>> import ridgeformer as rf
+    >>> table = rf.shift_table({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), ["scale:2"], sequences=200)
+    >>> table.results["scale:2"]["OLS"].sequences
+    200
+    """
 
     loss: float
     """Mean of ½(ŵ − w)ᵀ M (ŵ − w), M = E[x_t x_tᵀ]; infinite if any sequence gave a loss that is not finite."""
     loss_error: float
     ratio: float
-    """``loss`` over that of the reference on the same sequences."""
+    """``loss`` divided by that of the reference on the same sequences."""
     ratio_error: float
     excess: float
     """Expected loss minus the reference's; see `ridgeformer.evaluation.shift` for how it is estimated."""
@@ -50,9 +60,9 @@ class ShiftResult:
     median: float
     p99: float
     maximum: float
-    """Of the loss, as the median and p99."""
+    """Median, 99 % quantile and maximum are those of the loss."""
     top_share: float
-    """Share of ``loss`` that the worst 1 % of the sequences contribute."""
+    """Share of ``loss`` that comes from the worst 1 % of the sequences."""
     sequences: int
     diverged: int
     survives: bool
@@ -60,13 +70,18 @@ class ShiftResult:
 
     @property
     def tail_dominated(self) -> bool:
-        """Whether a few sequences make up the mean."""
+        """Whether a few sequences make up most of the mean."""
         return self.top_share > TAIL_DOMINATED
 
 
 @dataclass(frozen=True)
 class ShiftTable:
-    """Predictors by shift."""
+    """The losses of predictors under several shifts; made by `shift_table`.
+
+    >>> import ridgeformer as rf
+    >>> list(rf.shift_table({"OLS": rf.baselines.OLS()}, rf.Task(3, 8), ["scale:2"], sequences=200).references)
+    ['scale:2']
+    """
 
     results: Mapping[str, Mapping[str, ShiftResult]]
     """By spec, then by predictor; `YARDSTICK` is among them."""
@@ -82,13 +97,13 @@ def shift_table(
     seed: int = 0,
     on_chunk: OnChunk = None,
 ) -> ShiftTable:
-    """Loss of every predictor under each shift, all on the same sequences.
+    """Measure predictors on sequences that differ from those of training.
 
     Parameters
     ----------
-    predictors, task, seed, on_chunk: those of `compare`; AdaRR is added to the predictors.
-    scenarios: specs such as "kappa:10" or "kappa:10+student:5"; None takes `default_scenarios`.
-    sequences: under each shift.
+    predictors, task, seed, on_chunk: as in `compare`; AdaRR is added to the predictors.
+    scenarios: specs of shifts, such as "kappa:10" or "kappa:10+student:5"; None takes `default_scenarios`.
+    sequences: how many sequences under each shift; the same for all predictors.
 
     Returns a `ShiftTable`; raises `InputError` for a spec that cannot be read or a predictor that does not fit.
 
@@ -134,7 +149,7 @@ def _under_shift(
 
 
 class _ShiftTally:
-    """One predictor's losses under one shift, as they come."""
+    """Collects the losses of one predictor under one shift."""
 
     def __init__(self, sequences: int) -> None:
         self._moments = Moments(4)
@@ -158,7 +173,7 @@ class _ShiftTally:
         return float(self._moments.mean[1])
 
     def result(self, limit: float) -> ShiftResult:
-        """The verdict: survivors stay within ``limit``."""
+        """The result; a predictor survives if its loss is at most ``limit``."""
         loss, reference, excess = self.mean_loss, self.reference, float(self._moments.mean[3])
         errors = self._moments.error
         median, p99, top_share = self._tail.summary(loss)

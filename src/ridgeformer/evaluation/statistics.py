@@ -1,6 +1,6 @@
-"""What an evaluation finds: means with error bars, and the tail that tells whether to believe them.
+"""What an evaluation finds: means with error bars, and the tail, which tells whether to believe the means.
 
-Losses come as streams, a chunk at a time, in fixed order; no more of them is kept than the quantiles need.
+Losses come in chunks, in a fixed order; only what the quantiles need is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NORMAL_95 = 1.959963984540054
 """The 97.5 % point of the standard normal: means of many sequences are normal, unless the tail dominates."""
 
 TAIL_DOMINATED = 0.5
-"""Share of the mean in the worst 1 % of the sequences beyond which the mean and its error bar mean little.
+"""If the worst 1 % of the sequences make up more than this share of the mean, it and its error bar mean little.
 
 Measured on σ ~ U(0, 5), 300 000 sequences: 0.06 to 0.19 for ConstRR, OLS, the Bayes limit, AdaRR and a trained model
 that does not explode; 0.66 for the same model with its parameters a fifth too large; 1.0 for a model that looked fine
@@ -120,7 +120,9 @@ def interval(mean: float, error: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Adjusted loss over fresh sequences. Look at the tail, not only at the mean.
+    """Adjusted loss of a predictor on fresh sequences. Look at the tail, not only at the mean.
+
+    The adjusted loss is the loss above that of the oracle, which is ridge regression that is told σ.
 
     >>> Evaluation.of(np.array([0.1, 0.2, 0.6]))
     Evaluation on 3 sequences
@@ -139,15 +141,15 @@ class Evaluation:
     diverged: int
     """Sequences whose loss is not finite."""
     loss: float = math.nan
-    """Mean of ½‖ŵ − w‖², that is of ½(ŷ − y_t)² over the query: in expectation the adjusted loss and the oracle's."""
+    """Mean of ½‖ŵ − w‖², the mean of ½(ŷ − y_t)² over queries; in expectation the adjusted loss plus the oracle's."""
     loss_error: float = math.nan
     """Standard error of ``loss``."""
     top_share: float = math.nan
-    """Share of ``adjusted_loss`` that the worst 1 % of the sequences contribute."""
+    """Share of ``adjusted_loss`` that comes from the worst 1 % of the sequences."""
 
     @classmethod
     def of(cls, adjusted: Array, losses: Array | None = None) -> Evaluation:
-        """Summarise the adjusted losses of sequences, and their losses."""
+        """The evaluation of sequences with these adjusted losses, and perhaps losses, (batch,) each."""
         tally = Tally(len(adjusted))
         safe = [np.where(np.isnan(values), np.inf, values) for values in (adjusted, losses) if values is not None]
         tally.add(safe[0], safe[-1])
@@ -156,7 +158,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % confidence interval of ``adjusted_loss``; see `tail_dominated` for when not to believe it."""
+        """95 % confidence interval of ``adjusted_loss``; do not believe it if the mean is `tail_dominated`."""
         return interval(self.adjusted_loss, self.standard_error)
 
     @property
@@ -166,7 +168,7 @@ class Evaluation:
 
     @property
     def tail_dominated(self) -> bool:
-        """Whether a few sequences make up the mean, so that another sample could give quite another one."""
+        """Whether a few sequences make up most of the mean, so that another sample could give a very different mean."""
         return self.top_share > TAIL_DOMINATED
 
     def __repr__(self) -> str:
@@ -185,7 +187,7 @@ class Evaluation:
 
 
 class Tally:
-    """One predictor's losses, as they come."""
+    """Collects the losses of one predictor."""
 
     def __init__(self, sequences: int) -> None:
         self._moments = Moments(2)
@@ -197,7 +199,7 @@ class Tally:
         self._tail.add(adjusted)
 
     def evaluation(self) -> Evaluation:
-        """The verdict, once all sequences are in."""
+        """The result, once all sequences have been added."""
         tail = self._tail
         mean, loss = (float(value) if np.isfinite(value) else math.inf for value in self._moments.mean)
         error, loss_error = map(float, self._moments.error)
@@ -220,8 +222,11 @@ class Tally:
 class Difference:
     """Adjusted loss of ``first`` minus that of ``second`` on the same sequences: below 0 if ``first`` is better.
 
-    What the two have in common cancels sequence by sequence, so the error bar is that of the difference itself, mostly
-    far smaller than those of the two losses.
+    What the two have in common cancels in each sequence. So the error bar, which is that of the difference itself, is
+    usually far smaller than those of the two losses.
+
+    >>> Difference("A", "B", mean=-0.2, standard_error=0.05).interval[1] < 0
+    True
     """
 
     first: str
@@ -242,7 +247,7 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Several predictors on the same sequences.
+    """Several predictors, measured on the same sequences; made by `compare`.
 
     >>> import ridgeformer as rf
     >>> result = rf.compare({"AdaRR": rf.baselines.AdaRR(), "OLS": rf.baselines.OLS()}, "fixed:1", sequences=1000)
@@ -252,10 +257,10 @@ class Comparison:
 
     evaluations: Mapping[str, Evaluation]
     differences: tuple[Difference, ...]
-    """One of every pair, in the order of the predictors."""
+    """One for every pair of predictors, in their order."""
 
     def difference(self, first: str, second: str) -> Difference:
-        """Adjusted loss of ``first`` minus that of ``second``, in either order."""
+        """Adjusted loss of ``first`` minus that of ``second``; any two names. `InputError` for an unknown name."""
         for name in (first, second):
             one_of("predictor", name, self.evaluations)
         if first == second:

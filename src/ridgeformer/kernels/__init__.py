@@ -1,9 +1,9 @@
 """The fused engine: everything between a batch of contexts and its loss and gradient, compiled with numba.
 
 `core.backend.engine` loads it. Importing this package, or ridgeformer itself, neither imports numba nor
-compiles anything. Files, from the bottom up: `jit` (how things are compiled), `vectors` (a SIMD value for numba),
-`products` and `matrices` (small linear algebra over lanes), `random` and `sampling` (contexts), `chain` (what the
-recursions share), `full`, `diagonal`, `inference` (the kernels), `threads` and `engine` (their Python side).
+compiles anything. Files, each uses those before it: `jit` (how things are compiled), `vectors` (a SIMD value for
+numba), `products` and `matrices` (small linear algebra over lanes), `random` and `sampling` (contexts), `chain` (what
+the recursions share), `full`, `diagonal`, `inference` (the kernels), `threads` and `engine` (their Python side).
 """
 
 from __future__ import annotations

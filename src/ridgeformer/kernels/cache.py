@@ -1,14 +1,14 @@
 """Compiled code on disk: one file for each kernel and signature, checked before it is used.
 
-A cache may be missing, read-only, full, shared by several processes and machines, damaged, or planted by somebody else.
-None of that may ever be an error or a wrong number:
+A cache may be missing, read-only, full, damaged, shared by several processes and machines, or written by an attacker.
+None of that may ever cause an error or a wrong number:
 
 * The folder is named after a digest of everything that compiled code depends on: the sources of the kernels and of the
-  files with constants that are compiled in, numba, llvmlite, the processor, its vector width and what numba was told of
-  it. Machines that differ in any of them share a home folder without meeting. Numba's own cache looks only at the file
-  that holds a function, and has an index that two processes can write at once.
-* An entry is written whole or not at all, and its digest beside it; one that does not match, or cannot be rebuilt,
-  counts as missing and is compiled and written again.
+  files with constants that are compiled in, numba, llvmlite, the processor, its vector width and numba's settings for
+  it. Different machines can share a home folder: each has its own folder there. Numba's own cache looks only at the
+  file that holds a function, and has an index that two processes can write at the same time.
+* An entry is written whole or not at all, with its digest in another file. An entry that does not match its digest, or
+  cannot be loaded, counts as missing and is compiled and written again.
 * Entries are pickles that numba writes and reads, so a folder is used only if it belongs to the user and nobody else
   can write to it. Otherwise, and where no folder can be made, kernels are compiled in memory, and one warning says so.
 """
@@ -35,12 +35,12 @@ from ridgeformer.core.storage import cache_root, read_whole, write_whole
 from ridgeformer.core.validation import InputError
 
 CONSTANTS = ("random", "gradient")
-"""Modules of `core` with constants that are compiled in; a test sees to it that kernels take none from elsewhere."""
+"""Modules of `core` with constants that are compiled in; a test checks that kernels use no others."""
 _MOST_BYTES = 100_000_000  # of an entry; the largest has half a million
 
 
 class KernelCacheWarning(RuntimeWarning):
-    """Compiled code cannot be kept on disk; every process compiles again."""
+    """Compiled code cannot be stored on disk, so every process compiles it again."""
 
 
 def sources() -> list[Path]:
@@ -50,7 +50,7 @@ def sources() -> list[Path]:
 
 
 def cache_digest(files: Iterable[Path]) -> str:
-    """Names a version of the compiled code: these sources, the compilers, the processor and how it is to be used."""
+    """A digest of everything that decides the compiled code: sources, compilers, processor and settings."""
     digest = hashlib.sha256()
     for source in sorted(files):
         digest.update(source.name.encode())
@@ -63,7 +63,7 @@ def cache_digest(files: Iterable[Path]) -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """The folder for compiled code, made if need be; None, after one warning, if there is none to be trusted."""
+    """The folder for compiled code, made if necessary; None, after one warning, if no folder can be trusted."""
     try:
         folder = cache_root() / f"kernels-{cache_digest(sources())}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,17 +79,17 @@ def _check_trusted(folder: Path) -> None:
     if hasattr(os, "getuid"):
         found = folder.stat()
         if found.st_uid != os.getuid():
-            raise InputError(f"{folder} belongs to somebody else")
+            raise InputError(f"{folder} belongs to another user")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise InputError(f"{folder} can be written to by others")
+            raise InputError(f"other users can write to {folder}")
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def _warn(problem: str) -> None:
     warnings.warn(
-        f"Compiled kernels cannot be kept ({problem.rstrip('.')}): every process compiles them again, for about ten "
-        "seconds. Set RIDGEFORMER_CACHE_DIR to a folder of your own.",
+        f"Compiled kernels cannot be stored on disk ({problem.rstrip('.')}), so every process compiles them again, "
+        "which takes about ten seconds. Set RIDGEFORMER_CACHE_DIR to a folder that only you can write to.",
         KernelCacheWarning,
         stacklevel=2,
     )

@@ -126,7 +126,7 @@ def record_losses(losses: Any, first: int, block: Any) -> None:
 
 @device
 def drop_exploded(block: Any) -> bool:
-    """Blank the contexts whose loss is not finite or absurd; True if there were any.
+    """Replace contexts whose loss is not finite, or far too large, by zeros; True if there were any.
 
     Their gradient would overflow and, added to the others', spoil all of it.
     """

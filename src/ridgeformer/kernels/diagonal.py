@@ -1,8 +1,8 @@
-"""Loss and gradient of DIAG and GD++ models, with registers or without: all that commutes with rotations of x.
+"""Loss and gradient of DIAG and GD++ models, with or without registers: models that commute with rotations of x.
 
-Write s = 1 + r for what a token has besides x, and cut G behind x: G = [[Σ, K], [Kᵀ, N]]. With the numbers of
-`core.kinds.Blocks`, T = I + [[ω Σ, K A], [B Kᵀ, C:N]], so products with P and Q never happen. However many heads a
-model has, only these sums over heads matter; `core.kinds` turns their gradient into that of p and q.
+Write s = 1 + r for the length of a token without x, and split G after x: G = [[Σ, K], [Kᵀ, N]]. With the numbers of
+`core.kinds.Blocks`, T = I + [[ω Σ, K A], [B Kᵀ, C:N]], so that no products with P and Q are needed. Only these sums
+over heads matter, for any number of heads; `core.kinds` turns their gradient into that of p and q.
 
 Forward, in terms of t = I + C:N, which is (s, s), and of Y = Σ K:
 
@@ -198,7 +198,7 @@ def _backward_scatter(width: Any, state: Any, omega: Any, layer: int) -> None:
         matrix_times_panel(width, state.cross_adjoint[3], D, Y)
         symmetric_sum(width, F, (Product(D, scatter), Product(scatter, D)))
         added = symmetric_dot(D, F, 0.5 * xx, square)
-    else:  # Σ³ is sooner done than F, of which there is no other use
+    else:  # F is not needed for anything else here, and Σ³ takes less time
         symmetric_sum(width, F, (Product(square, scatter),))
         added = symmetric_dot(square, F, xx, D)
     set_inner(width, J, K, X1)
@@ -243,7 +243,7 @@ def _backward_layer(width: Any, state: Any, omega: Any, layer: int, last: int) -
     else:
         small_sum(width, h, (TTimes(t, dM),))
     pull_corner(width, C_total, h, dt, N, C)
-    if layer > 0:  # the adjoint of the data itself is not wanted
+    if layer > 0:  # nobody needs the adjoint of the data
         _pull_layer(width, state, omega, layer, last)
 
 
@@ -317,7 +317,9 @@ def diagonal_gradient(
     losses: Any,
     omega_sums: Any,
 ) -> None:
-    """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂ω, (L, count).
+    """The loss of each context, and for each chunk of contexts the sums of ∂loss/∂ω, (L, count).
+
+    Every thread runs this, and takes the next free chunk until none is left.
 
     ``width`` has 1 + r entries. Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says;
     ``options`` are `KernelOptions`.

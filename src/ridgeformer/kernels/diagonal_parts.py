@@ -81,7 +81,7 @@ def map_vector(width: Any, out: Any, seen: Any, vector: Any, pushed: Any, cross:
             total = fma(get(cross, i, a), load_flat(factors, a), total)
         store_flat(out, i, total)
     for a in range(len(width)):
-        even = odd = splat(out, 0.0)  # two sums, since one would wait for itself
+        even = odd = splat(out, 0.0)  # two sums: in one, each addition would have to wait for the one before
         for i in range(0, out.shape[0] - 1, 2):
             even = fma(get(cross, i, a), load_flat(vector, i), even)
             odd = fma(get(cross, i + 1, a), load_flat(vector, i + 1), odd)
@@ -178,7 +178,7 @@ def start_adjoint(
 
 @device
 def dot(first: Any, second: Any, count: int) -> Any:
-    """Σ first∘second over all entries, in four sums: one chain of additions would wait for itself."""
+    """Σ first∘second over all entries, in four sums: in one, each addition would have to wait for the one before."""
     a = b = c = d = splat(first, 0.0)
     for i in range(0, count - 3, 4):
         a = fma(load_flat(first, i), load_flat(second, i), a)

@@ -180,7 +180,7 @@ def _backward_layer(state: Any, P: Any, Q: Any, layer: int, last: int) -> None:
                 T_multiply(state.spread, P[layer, head], product)
             else:
                 T_multiply_add(state.spread, P[layer, head], product)
-    if layer > 0:  # the adjoint of the data itself is not wanted
+    if layer > 0:  # nobody needs the adjoint of the data
         if layer == last - 1:
             _pull_adjoint_below_last(state, P.shape[1])
         else:
@@ -227,7 +227,9 @@ def full_gradient(
     left_sums: Any,
     right_sums: Any,
 ) -> None:
-    """The chunks this thread gets a ticket for: each context's loss, and per chunk the sums of ∂loss/∂P and ∂loss/∂Q.
+    """The loss of each context, and for each chunk of contexts the sums of ∂loss/∂P and ∂loss/∂Q.
+
+    Every thread runs this, and takes the next free chunk until none is left.
 
     Contexts come from ``data`` or, if it is empty, are drawn as ``source`` says; ``options`` are `KernelOptions`.
     """

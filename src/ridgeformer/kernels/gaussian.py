@@ -1,7 +1,7 @@
 """Draws contexts of Gaussian tasks with any covariance and any n into Gram space. The NumPy twin is `core.random`.
 
-The formulas are those of `core.random.draw_gaussian`. Products go over (p, p) matrices whose last row and column, that
-of the target, are those of the identity, so that the products of all kernels serve here as well.
+The formulas are those of `core.random.draw_gaussian`. Matrices are (p, p), with the last row and column, those of the
+target, taken from the identity, so that the matrix products of the other kernels can be used here.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _load(examples: Any, grams: Any, mean: Any, scale: Any, first: int, room: An
 
 @device
 def _two_likelihoods(room: Any, level: int, first: float, second: float) -> None:
-    """log p(y | σ) at two variances side by side, since one chain of divisions would wait for itself."""
+    """log p(y | σ) at two variances together: in a single chain each division would have to wait for the one before."""
     size = room.diagonal.shape[0]
     diagonal = room.diagonal
     v, w = splat(diagonal, first), splat(diagonal, second)

@@ -42,7 +42,7 @@ def add_identity(matrix: Any) -> None:
 
 @device
 def row_times_matrix(out: Any, row: Any, matrix: Any) -> None:
-    """out = rowᵀ·matrix. Four columns at a time, since one chain of additions would wait for itself."""
+    """out = rowᵀ·matrix, four columns at a time: in one sum, each addition would have to wait for the one before."""
     size = matrix.shape[0]
     for j in range(0, size - 3, 4):
         a = b = c = d = splat(matrix, 0.0)

@@ -1,8 +1,8 @@
 """Random numbers for one lane each: Philox words, normals, chi variates. The NumPy twin is `core.random`.
 
 Philox4x32 with seven rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3; 2011) turns a
-counter into four random words. The counter names what is drawn, (slot, context, step), so that a context is the same
-whatever the batch, the block or the thread it is drawn in.
+counter into four random words. The counter is (slot, context, step), so that a context does not depend on the batch,
+the block or the thread in which it is drawn.
 """
 
 from __future__ import annotations

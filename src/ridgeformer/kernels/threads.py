@@ -1,8 +1,9 @@
-"""Threads for the kernels: fixed pieces of work, divided over however many threads there are.
+"""Threads for the kernels: fixed chunks of work, shared by all threads.
 
-Kernels release the GIL, so ordinary threads run them side by side. A result never depends on the number of threads,
-because work is cut into chunks by the batch size alone and chunk results are added in chunk order. A queue of our own
-rather than ThreadPoolExecutor: a step takes under two milliseconds, and handing work over costs 16 µs instead of 50.
+Kernels release the GIL, so ordinary threads run them in parallel. A result never depends on the number of threads,
+because only the batch size decides how work is cut into chunks, and chunk results are added in chunk order. We use a
+queue of our own and not ThreadPoolExecutor: a step takes under two milliseconds, and passing work to a thread costs
+16 µs instead of 50.
 """
 
 from __future__ import annotations

@@ -34,23 +34,23 @@ class TrainSettings:
     """
 
     steps: int = 4000
-    """Steps."""
+    """Number of training steps."""
     batch: int = 64
     """Contexts in a step."""
     queries: int = 10
-    """Queries of each context, at most 20; a module that gives weights needs none."""
+    """Queries drawn for each context, at most 20; a module that computes weights needs none."""
     rate: float = 3e-3
-    """Step size at its highest: it rises for 200 steps and falls as a cosine to a hundredth."""
+    """Largest step size: it rises for 200 steps, then falls along a cosine to a hundredth of this."""
     optimiser: str = "adam"
     """adam, adamw, nadam, radam, rmsprop or sgd."""
     seed: int = 0
     """Seed of the initial weights and of all contexts."""
     precision: str = "auto"
-    """auto: as the module has it. float32, float64, or bfloat16: mixed, weights in float32, products in bfloat16."""
+    """auto: that of the module. Or float32, float64, bfloat16 (weights in float32, products in bfloat16)."""
     compile: bool = False
     """Compile the module with torch.compile, which takes a minute and needs a C++ compiler."""
     threads: int = 1
-    """Of torch on a CPU. With small layers more cost time, and the last bits of a result depend on the number."""
+    """Threads of PyTorch on a CPU. Small layers are slower with more; the last bits of a result depend on it."""
     sequences: int = 20_000
     """Fresh sequences on which the finished module is measured."""
 

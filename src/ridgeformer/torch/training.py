@@ -275,7 +275,7 @@ def train(
     task = _task(task, module)
     settings = _settings(settings, fields_of_settings)
     if resume and (out is None or overwrite):
-        raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
+        raise InputError("resume=True continues the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
     several = as_callbacks(callbacks)
     _place(module, device, settings.precision)
@@ -424,7 +424,7 @@ def _steps(
             raise
         directory.save(trainer.snapshot(), run)
         raise TrainingInterruptedError(
-            f"Stopped at step {trainer.counts.total}; go on with: ridgeformer train --resume {directory.path}"
+            f"Stopped at step {trainer.counts.total}; continue with: ridgeformer train --resume {directory.path}"
         ) from stopped
 
 

@@ -43,23 +43,23 @@ class Architecture:
     layers: int = 4
     """Number of layers, L."""
     heads: int = 1
-    """Attention heads of a layer, H."""
+    """Attention heads in each layer, H."""
     dim: int = 10
-    """Features of an example, d."""
+    """Number of features of an example, d."""
     registers: int = 0
-    """Of the paper's kinds: further coordinates of a token that start at zero."""
+    """For diag and full: extra coordinates of each token that start at zero."""
     projections: str = "merged"
     """merged: two matrices a head, Q for the scores, P for the values, as in the paper. separate: four, Q, K, V, P."""
     width: int | None = None
-    """Length of embedded tokens; None leaves them as they are, d + 1 numbers."""
+    """Length of embedded tokens; None: no embedding, tokens have d + 1 numbers."""
     mlp: int = 0
     """Hidden units of an MLP after the attention, as a multiple of the width; 0 for none."""
     norm: bool = False
-    """LayerNorm before attention and MLP, and before the read-out."""
+    """Use a LayerNorm before attention and MLP, and before the prediction is read."""
     tied: bool = False
-    """One layer's weights, used L times (a looped transformer)."""
+    """Use the weights of one layer L times (a looped transformer)."""
     causal: bool = False
-    """An example looks only at itself and those before it, so that one pass predicts after every prefix."""
+    """Each example sees only itself and those before it, so that one pass predicts after every example."""
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, (*ATTENTIONS, *KINDS))

@@ -1,7 +1,7 @@
-"""Training: a config says what a run is, a recipe of which stages it consists, a stage does a step, `train` does all.
+"""Training: a config defines a run, a recipe lists its stages, a stage does one step at a time, `train` runs them all.
 
-`config` → `recipes` → `stages` (`adam_stage`, `pools`, `spectral`) → `train`, with `optimisers` to step with and
-`run_directory` to keep a run on disk.
+`config` → `recipes` → `stages` (`adam_stage`, `pools`, `spectral`) → `train`. `optimisers` compute the steps, and
+`run_directory` stores a run on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Adam on fresh batches, with hard contexts mined, and the guard that keeps a run from diverging.
+"""Adam on fresh batches, with extra gradients from hard contexts, and a guard against divergence.
 
-A step whose gradient is not finite, or whose losses have exploded, is skipped. After `_PATIENCE` in a row the run goes
-back to its last safe weights, at half the step size; a random start that does so too often makes way for the next one.
+A step whose gradient is not finite, or whose losses have exploded, is skipped. After `_PATIENCE` such steps in a row
+the run goes back to its last safe weights, with half the step size. A random start that does so too often is given up,
+and the next one begins.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class AdamStage(Stage):
     batch: int = 2048
     objective: str = "exact"
     saturation: float = 10.0
-    """See `ridgeformer.loss_and_gradient`. Losses of a trained model stay below 5, so 10 leaves them alone."""
+    """See `ridgeformer.Options`. Losses of a trained model stay below 5, so 10 hardly changes them."""
     warmup: int = 200
     final: float = 0.01
     """Share of the step size that is left at the end."""
     square_decay: float = 0.999
     largest_gradient: float = 1.0
-    """Norm to which a gradient is shortened."""
+    """A longer gradient is shortened to this norm."""
     mining: Mining | None = None
 
     def start(self, run: Run, state: TrainState) -> TrainState:
@@ -52,7 +53,7 @@ class AdamStage(Stage):
         losses, gradient = self._gradient(run, state, model)
         robust = saturated_mean(losses)
         rate = self.rate * state.rate_factor * warmup_cosine(state.step, self.steps, self.warmup, self.final)
-        # Random weights may explode on most contexts; as long as some are left there is a gradient that leads away.
+        # Random weights may explode on most contexts; the gradient of the others still leads to better weights.
         exploded = not (losses < EXPLODED).any() or robust > 10 * state.lowest + 1  # far worse than the run has been
         bad, rewound = exploded or not np.isfinite(gradient).all(), False
         state = replace(state, step=state.step + 1, total=state.total + 1)
@@ -67,7 +68,7 @@ class AdamStage(Stage):
         return state, StepInfo(self.name, state.step, state.total, loss, state.smoothed, rate, bad, rewound)
 
     def _mined(self, run: Run, state: TrainState, model: LinearTransformer) -> TrainState:
-        """The state with hard contexts searched for again, when it is time to."""
+        """The state with new hard contexts, in the steps in which they are searched."""
         mining = self.mining
         if mining is None or state.step < mining.first_step or (state.step - mining.first_step) % mining.every:
             return state

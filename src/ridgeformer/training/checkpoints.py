@@ -1,6 +1,6 @@
-"""Checkpoints: all that a run knows at one step, in one safetensors file that gives back every bit.
+"""Checkpoints: the whole state of a run at one step, in one safetensors file that restores every bit.
 
-Nothing damaged is trusted: a file holds its own SHA-256, and what it says must be a state that the run can be in.
+Damaged files are not used: a file holds its own SHA-256, and its content must be a state that the run can be in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ridgeformer.training.stages import Run, TrainState
 
 _MOST_STEPS = 1 << 53  # exact in every reader of JSON
 LARGEST_FILE = 1 << 30
-"""Bytes of any file of a run, as of a model file."""
+"""Largest size of any file of a run in bytes, the same as for a model file."""
 _KEY = "ridgeformer-checkpoint"
 _VECTORS = ("vector", "safe_vector", "best_vector")
 _NESTED = ("adam", "memory", "curvature")
@@ -38,11 +38,11 @@ class Checkpoint(NamedTuple):
 
     state: TrainState
     history_bytes: int
-    """Length of the history at that moment."""
+    """Length of the history when the checkpoint was made."""
     history_sha256: str | None
-    """Of the history up to there; None in files of older versions, which had no digests."""
+    """Digest of that history; None in files of older versions, which had no digests."""
     config: dict[str, Any] | None
-    """Of the run, as JSON; likewise."""
+    """Config of the run, as JSON; None in files of older versions."""
 
 
 def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
@@ -70,7 +70,7 @@ def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
 def load_checkpoint(path: Path, run: Run) -> Checkpoint:
     """What `save_checkpoint` wrote; a damaged file is an `InputError`, and so is a state that ``run`` cannot be in.
 
-    A state with other stages than the run's is returned as it is: its ``plan`` tells.
+    A state of a run with other stages is returned as it is: its ``plan`` shows that.
     """
     data = read_whole(path, LARGEST_FILE)
     try:
@@ -81,7 +81,7 @@ def load_checkpoint(path: Path, run: Run) -> Checkpoint:
             if hashlib.sha256(data.replace(digest.encode(), _NO_DIGEST.encode(), 1)).hexdigest() != digest:
                 raise ValueError("the digest is that of another file")
         tensors, numbers = safetensors.numpy.load(data), metadata["state"]
-        if "leg" in numbers:  # an older version's name of a stage; its plan will tell that it cannot go on
+        if "leg" in numbers:  # an older name of a stage; the plan will show that such a run cannot be continued
             numbers = {"kind": "", "stage": numbers["leg"], **numbers}
         if numbers["plan"] == run.plan:
             _check_fit(numbers, tensors, run)
@@ -133,7 +133,7 @@ def _check_fit(numbers: dict[str, Any], tensors: dict[str, Array], run: Run) -> 
 
 
 def _check_numbers(numbers: dict[str, Any], run: Run) -> None:
-    """Likewise, of all that is not a tensor."""
+    """The same check for everything that is not a tensor."""
     types = {field.name: type(field.default) for field in fields(TrainState) if field.name in _PLAIN}
     typed: list[tuple[Any, type]] = [(numbers[name], type_) for name, type_ in types.items()]
     typed += zip(numbers["adam"], (int, float, float, float), strict=True)

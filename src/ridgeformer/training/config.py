@@ -20,7 +20,7 @@ _MOST_BYTES = 1 << 20  # of a config file; one has a few hundred
 FORMER_NAMES = {"model": "kind", "context": "examples"}
 """Fields that had another name: what users wrote then, and files of that time, still work."""
 RUN_KEYS = START_DIGEST, DIGEST = "start_sha256", "sha256"
-"""What the config.json of a run has beside the fields: digests of the weights it starts from, and of the whole."""
+"""What the config.json of a run has besides the fields: digests of the weights it starts from, and of the file."""
 
 
 @former_names(**FORMER_NAMES)
@@ -28,8 +28,9 @@ RUN_KEYS = START_DIGEST, DIGEST = "start_sha256", "sha256"
 class TrainConfig:
     """One run: a model, a task and how to train it. All fields have defaults; together they decide the result.
 
-    Values of the wrong type or out of range raise `InputError`. ``as_json`` and ``from_json`` write and read a config;
-    of a prior of your own they keep the spec and the name of its class, and reading asks for the prior itself.
+    Values of the wrong type or out of range raise `InputError`. ``as_json`` and ``from_json`` write and read a config.
+    A noise prior that you wrote yourself is stored as its spec and the name of its class; to read such a config, pass
+    the prior object again.
 
     >>> import ridgeformer as rf
     >>> config = rf.TrainConfig(kind="diag", layers=3, noise="uniform:1-3")
@@ -40,41 +41,41 @@ class TrainConfig:
     """
 
     kind: str = "full"
-    """Parametrisation: gdpp, diag or full."""
+    """Which parameters a layer has: gdpp (GD++, 3 numbers a head), diag (4 numbers) or full (dense matrices)."""
     layers: int = 7
     """Number of layers, L."""
     heads: int = 1
-    """Attention heads of a layer, H."""
+    """Attention heads in each layer, H."""
     registers: int = 0
-    """Further coordinates of a token that start at zero, r; for diag and full."""
+    """Extra coordinates of each token, r, that start at zero and serve as memory; for diag and full."""
     noise: NoisePrior | str = "uniform:5"
-    """Prior of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1, or an object with its methods."""
+    """Distribution of the noise level σ: uniform:5, uniform:1-3, categorical:1+3, fixed:1, or a `NoisePrior` object."""
     dim: int = 10
-    """Features of an example, d."""
+    """Number of features of an example, d."""
     examples: int | str = 20
-    """Examples in a context, n: a number, or a range such as 10..40, drawn for each context."""
+    """Number of examples in a context, n, or a range such as 10..40, from which each context draws its n."""
     features: str = "isotropic"
-    """Distribution of the features, such as kappa:10+rotated; docs/tasks.md lists them."""
+    """Distribution of the features x, such as kappa:10+rotated; docs/tasks.md lists them."""
     weights: str = "normal"
-    """Distribution of the true weights, such as sparse:3 or pool:64."""
+    """Distribution of the true weights w, such as sparse:3 or pool:64."""
     noise_shape: str = "gaussian"
-    """Shape of the noise given its level: gaussian, student:5 or outliers:0.05x10."""
+    """Shape of the noise at a given level σ: gaussian, student:5 or outliers:0.05x10."""
     mixture: str | None = None
     """Several tasks at once, as text or a file: 3*base | features=skewed | weights=scale:2,noise=uniform:2."""
     seed: int = 0
     """Seed of the initial weights and of all contexts."""
     recipe: str = "fast"
-    """fast: exact objective, hard contexts mined, schedules chosen by measurement. paper: as printed, 200 000 steps."""
+    """fast: exact objective, more training on hard contexts, tuned schedules. paper: as in the paper, 200 000 steps."""
     start: str | None = None
-    """Model file or zoo name to start from, of this kind or a smaller one, no deeper and with no more registers."""
+    """Model to start from, a file or a zoo name: of the same kind or a smaller one, no deeper, no more registers."""
     steps: int | None = None
-    """Steps of the main part of the recipe; None takes the recipe's own number."""
+    """Steps of the main part of the recipe; None: the number in the recipe."""
     batch: int | None = None
-    """Contexts in a step; None takes the recipe's own number."""
+    """Contexts in a step; None: the number in the recipe."""
     rate: float | None = None
-    """Step size of Adam; None takes the recipe's own."""
+    """Step size of Adam; None: the one in the recipe."""
     precision: str = "auto"
-    """float32, float64, or auto: float64 for tasks without noise (uniform:0, fixed:0), whose losses go below 1e-12."""
+    """float32, float64 or auto. auto is float64 for tasks without noise, whose losses go below 1e-12, else float32."""
     sequences: int = 1_000_000
     """Fresh sequences on which the finished model is measured."""
 
@@ -123,12 +124,12 @@ class TrainConfig:
 
     @property
     def own_prior(self) -> NoisePrior | None:
-        """The noise prior if it is not one of the package's, which no file can bring back."""
+        """The noise prior if you wrote it yourself, so that a file cannot restore it; else None."""
         return None if isinstance(self.noise, str) else self.noise
 
     @property
     def noise_spec(self) -> str:
-        """The spec of the noise prior, whoever wrote it."""
+        """The spec of the noise prior, also of one that you wrote yourself."""
         return self._base_task.prior.spec
 
     @property
@@ -138,11 +139,11 @@ class TrainConfig:
 
     @property
     def dtype(self) -> str:
-        """The precision of the trained model, decided."""
+        """The precision of the trained model: float32 or float64."""
         return self.precision if self.precision != "auto" else ("float64" if self.noise_free else "float32")
 
     def as_json(self) -> dict[str, Any]:
-        """The config as plain JSON values; "prior" is there, as module:Class, if the prior is not the package's."""
+        """The config as plain JSON values; a prior that you wrote yourself adds "prior", as module:Class."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         own = self.own_prior
         return values if own is None else values | {"noise": own.spec, "prior": prior_name(own)}
@@ -151,7 +152,7 @@ class TrainConfig:
     def from_json(cls, values: Any, source: str = "The config", prior: NoisePrior | None = None) -> TrainConfig:
         """The reverse of `as_json`; unknown names are rejected with the nearest valid one.
 
-        ``prior``: the prior itself, for a config with one that is not the package's.
+        ``prior``: the prior object, for a config whose prior you wrote yourself.
         """
         if not isinstance(values, dict):
             raise InputError(f"{source} must be a JSON object.")

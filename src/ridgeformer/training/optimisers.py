@@ -1,10 +1,10 @@
-"""Optimisers, each a frozen state that a step replaces by a new one, so that a run can be cut anywhere.
+"""Optimisers. Each is a frozen state that a step replaces by a new one, so that a run can be interrupted anywhere.
 
-Adam (Kingma and Ba, 2015) works on one flat vector, in float64 whatever the precision of the model.
+Adam (Kingma and Ba, 2015) works on one flat vector, always in float64.
 
-L-BFGS (Liu and Nocedal, 1989) has a line search that steps back from explosions. A model of few parameters on a fixed
-pool of contexts is a smooth function without noise, on which curvature pays: where Adam needs thousands of steps, this
-needs some fifty. The logarithm of the mean loss is minimised, so that a loss of 1e-12 is as well scaled as one of 1.
+L-BFGS (Liu and Nocedal, 1989) has a line search that steps back from explosions. With few parameters and a fixed pool
+of contexts the loss is smooth and has no noise, so curvature helps: Adam needs thousands of steps, L-BFGS about fifty.
+It minimises the logarithm of the mean loss, so that a loss of 1e-12 is as well scaled as one of 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from ridgeformer.core.notation import Array
 
 Function = Callable[[Array], tuple[float, Array]]
-"""Parameters → (value, gradient); the value is infinite, and the gradient anything, where the model explodes."""
+"""Parameters → (value, gradient). Where the model explodes the value is infinite and the gradient has no meaning."""
 
 _PAIRS = 30  # of steps and changes of the gradient: more than the parameters of a deep GD++ model
 _DECREASE = 1e-4  # share of the promised decrease that a step must keep (Armijo); the usual choice
@@ -71,7 +71,7 @@ def warmup_cosine(step: int, steps: int, warmup: int = 200, final: float = 0.01)
 
 @dataclass(frozen=True)
 class QuasiNewton:
-    """What is known of the function around the current parameters."""
+    """What is known about the function near the current parameters."""
 
     value: float
     gradient: Array
@@ -80,7 +80,7 @@ class QuasiNewton:
     steps: Array
     """(k, size) latest changes of the parameters, oldest first."""
     changes: Array
-    """(k, size) changes of the gradient that went with them."""
+    """(k, size) changes of the gradient in the same steps."""
     stalled: int = 0
     """Iterations in a row without gain."""
 
@@ -130,7 +130,7 @@ class QuasiNewton:
                 state = replace(state, value=value, gradient=gradient, stalled=0 if gained else self.stalled + 1)
                 return state, vector + share * direction, share
             share *= _SHRINK
-        # No step is any good. Forget the curvature; without any to forget, this is the end.
+        # No step is good enough. Forget the curvature; if there is none to forget, stop.
         stalled = self.stalled + 1 if len(self.steps) else _PATIENCE
         return replace(self, steps=self.steps[:0], changes=self.changes[:0], stalled=stalled), vector, 0.0
 

@@ -1,19 +1,19 @@
-"""Tail control: contexts on which a model is about to explode, made common on purpose, in training of either order.
+"""Tail control: training sees contexts on which a model nearly explodes far more often than they occur.
 
-A model can be right on a hundred thousand contexts and give 1e10 on the next, because its map has degree 3^L in the
-data; what does it is a large energy λ = Σ y², or large features. Waiting for such contexts to turn up in ordinary
-batches is hopeless. So contexts are
+A model can be right on a hundred thousand contexts and give 1e10 on the next, because it is a polynomial of degree 3^L
+in the data. A large λ = Σ y², or large features, cause this. Such contexts are far too rare in ordinary batches. So
+contexts are
 
 stretched  targets are multiplied, y ↦ b·y with b from 1 to a little more, which makes large λ common. The oracle is
-           stretched along, w* ↦ b·w*, so the aim stays the right one;
-widened    features are multiplied, X ↦ b·X, with w and the noise as they were and the oracle computed again;
-mined      drawn stretched, perhaps widened, and only the worst are remembered: their gradient joins each step of Adam;
-sifted     drawn by the million, of which a fixed pool gets the worst, and a few of the others to stand for the rest.
+           multiplied too, w* ↦ b·w*, so that it stays the right target;
+widened    features are multiplied, X ↦ b·X, w and the noise do not change, and the oracle is computed again;
+mined      drawn stretched, perhaps widened, and only the worst are kept: their gradient is added to each step of Adam;
+sifted     drawn by the million; a fixed pool gets the worst of them, and a few others that represent the rest.
 
-A *pool of contexts* is fixed: second order needs a function without noise. A model of few parameters fits a pool so
-closely that it explodes on contexts the pool happens not to contain; so part of it is stretched and widened, and every
-context carries its *importance*, the ratio of the true density to that of the pool: means over the pool, weighted by
-importance, are unbiased for the task, and see the tail sooner.
+A *pool of contexts* is fixed, because second-order methods need a function without noise. A model with few parameters
+fits a pool so closely that it explodes on contexts that are not in it. So part of the pool is stretched and widened,
+and every context has an *importance*, the ratio of the true density to that of the pool. Means over the pool, weighted
+by importance, are unbiased for the task and contain more of the tail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from 
 
 
 class Pool(NamedTuple):
-    """Contexts and what each counts for; the importances average to about 1."""
+    """Contexts and their importances, which average to about 1."""
 
     contexts: GramDraw
     importance: Array  # (batch,)
@@ -88,21 +88,21 @@ class Mining:
     """How hard contexts are found and used."""
 
     every: int = 500
-    """Steps between pools."""
+    """Steps between two searches for hard contexts."""
     pool: int = 64
-    """Stretched contexts drawn for each pool, in batches of the step."""
+    """How many batches of stretched contexts are searched."""
     keep: int = 512
-    """Hard contexts whose gradient joins each step."""
+    """How many hard contexts add their gradient to each step."""
     memory: int = 4096
-    """Hard contexts remembered from one pool to the next."""
+    """How many hard contexts are kept from one search to the next."""
     stretch: float = 1.5
     """Largest factor b of the targets."""
     widen: float = 1.0
     """Largest factor of the features."""
     largest_gradient: float = 0.2
-    """Norm to which the gradient of the hard contexts is shortened: how much they may push."""
+    """The gradient of the hard contexts is shortened to this norm, which limits their influence."""
     first_step: int = 1000
-    """Step of the first pool: before it the model is far from anything worth defending."""
+    """Step of the first search: before it the model is still too far from a good one."""
 
 
 def mine(
@@ -110,7 +110,7 @@ def mine(
 ) -> GramDraw:
     """The worst contexts of a new pool and of ``memory``, worst first, at most ``mining.memory`` of them.
 
-    Contexts beyond `EXPLODED` are passed over: their gradient overflows, and less extreme ones teach the same.
+    Contexts with losses above `EXPLODED` are left out: their gradient overflows, and less extreme ones teach the same.
     """
     rng = token_rng(seed, Purpose.MINE, step)
     worst = [] if memory is None else [memory]
@@ -124,7 +124,7 @@ def mine(
 
 
 def _standard(task: Task) -> bool:
-    """Whether w, ξ/σ and X are standard normal and n is one number: what stretching and widening by importance need."""
+    """Whether w, ξ/σ and X are standard normal and n is fixed; stretching and widening by importance need that."""
     return task.isotropic and isinstance(task.examples, int)
 
 
@@ -136,14 +136,14 @@ def _worst(model: LinearTransformer, contexts: GramDraw, count: int) -> GramDraw
 
 
 def _losses(model: LinearTransformer, contexts: GramDraw) -> Array:
-    context = Context.unchecked(contexts.gram, 1)  # a model does not ask for the number of examples
+    context = Context.unchecked(contexts.gram, 1)  # models do not use the number of examples
     return adjusted_losses(model, context, contexts.oracle, contexts.moment)
 
 
 def stretched_pool(task: Task, count: int, stretch: float, seed: int, number: int, widen: float = 1.0) -> Pool:
     """Contexts whose w and noise, and so their targets, are multiplied by one of a few factors b up to ``stretch``.
 
-    Features are multiplied likewise, up to ``widen``; X is standard normal in n·d dimensions.
+    Features are multiplied in the same way, up to ``widen``; X is standard normal in n·d dimensions.
 
     z = (w, ξ/σ) is standard normal, in D = d + n dimensions. Under the even mixture of N(0, b_k² I), k = 1..K with
     b_1 = 1, the importance is K / Σ_k b_k^{−D} exp(½‖z‖²(1 − 1/b_k²)), which is at most K. Where there is no noise,
@@ -164,8 +164,8 @@ def sifted_pool(
 ) -> Pool:
     """``count`` of ``count``·``sift`` stretched contexts: the quarter that adds most to the mean, and some of the rest.
 
-    The quarter is there in full and the others stand for all that were left out, so that the weighted mean is still
-    that of the task; but contexts on which the model explodes are found among ``sift`` times as many.
+    The quarter is complete, and the others represent all that were left out, so that the weighted mean is still that of
+    the task. But contexts on which the model explodes are found among ``sift`` times as many.
     """
     total, worst = count * sift, count // 4
     rng = token_rng(seed, Purpose.SELECT, number)

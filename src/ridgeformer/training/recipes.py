@@ -1,4 +1,4 @@
-"""Recipes: which stages a run consists of. docs/training.md says what each ingredient is worth, as measured."""
+"""Recipes: which stages a run consists of. docs/training.md shows by measurements what each ingredient gains."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ridgeformer.training.stages import Stage
 
 
 def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
-    """The stages of a run, with the config's own steps, batch and rate put in."""
+    """The stages of a run, with the steps, batch and rate of the config if it has them."""
     if config.recipe == "paper":
         return _paper(config)
     if config.kind == "gdpp" or config.noise_free:
-        # Without noise there is nothing to adapt to: the GD++ solution is the best that was found for any kind.
+        # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
     if config.kind == "diag":
         return _diagonal(config)
     if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
         return _shallow_full(config)
-    return _deep_full(config)  # and for every kind that is added: it asks for nothing but a gradient
+    return _deep_full(config)  # also for every kind that users add: it needs nothing but a gradient
 
 
 def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
-    """Whether a FULL model is best begun as the DIAG one: with fewer layers, and with hardly any noise one more."""
+    """Whether a FULL model should start from a DIAG model: below `SHALLOW` layers; with little noise also at it."""
     return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
 
 
 def _paper(config: TrainConfig) -> tuple[Stage, ...]:
-    """Section 3 of the paper: Adam, 1e-4, 200 000 steps of 2048 sequences with one query each; nothing else."""
+    """As in section 3 of the paper: Adam with step size 1e-4, 200 000 steps of 2048 sequences with one query each."""
     steps, rate, batch = config.steps or 200_000, config.rate or 1e-4, config.batch or 2048
     origin = "init" if config.start is None else "given"
     scale = _full_scale(config.layers) if config.kind == "full" else 0.1
@@ -41,23 +41,23 @@ def _paper(config: TrainConfig) -> tuple[Stage, ...]:
 
 
 def _full_scale(layers: int) -> float:
-    """Initial standard deviation: shallow models learn sooner from larger weights, deep ones explode."""
+    """Initial standard deviation: shallow models learn faster from larger weights, deep models would explode."""
     return 0.02 if layers <= 4 else 0.002
 
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
-_WIDEN_MINED = 1.3  # mined contexts are to be extreme; one in a million has an eigenvalue of 90, three times the usual
+_WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
-_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers gain nothing on DIAG ones but fatter tails
+_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
 _SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
-_CALM = 0.5  # share of the saturated mean that weights which do not explode may cost: a sixth was seen at three layers
+_CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 SHALLOW = 3
-"""Layers up to which tails are fat. With fewer a FULL model gains next to nothing on a DIAG one, from worse minima."""
+"""Up to this many layers tails are heavy. With fewer, FULL is hardly better than DIAG and has worse minima."""
 
 
 def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
-    """From the DIAG model, or a given one, to the bottom of its basin."""
+    """Start from the DIAG model, or a given one, and go down to the nearest minimum."""
     batch = config.batch or 512
     first: tuple[Stage, ...] = (_descend(batch, "given"),)
     if config.start is None:
@@ -66,21 +66,21 @@ def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
     origin = "smaller" if config.start is None else "previous"
     steps, widen = config.steps or 60, _widen(config)
     finish = PoolStage(name="finish", steps=steps, origin=origin, pool=256 * batch, widen=widen, tolerance=_CALM)
-    # Streams are numbered as if the DIAG model were one stage, as it once was.
+    # Random streams are numbered as if the DIAG model were one stage, as in older versions: same results.
     last = [replace(stage, stream=number) for number, stage in enumerate((finish, *_sifted(batch, config)), 1)]
     return *first, *last
 
 
 def _deep_full(config: TrainConfig) -> tuple[Stage, ...]:
-    """A few short starts up to four layers, where some end in a poor minimum; the best one at length; a polish.
+    """A few short starts (some end in a poor minimum, up to four layers); a long stage from the best; a polish.
 
-    From a given model no start is needed, and three quarters of the steps do.
+    From a given model no start is needed, and three quarters of the steps are enough.
     """
     given = config.start is not None
     starts = 0 if given else 3 if config.layers <= 4 else 1
     steps = config.steps or (9_000 if given else 12_000)
     batch = config.batch or (2048 if config.layers <= 4 else 1024)
-    # Features alone can make the shallower of these models explode.
+    # The shallower of these models can explode because of large features alone.
     widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
     pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
     rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
@@ -99,7 +99,7 @@ def _deep_full(config: TrainConfig) -> tuple[Stage, ...]:
 def _widened(config: TrainConfig) -> list[PoolStage]:
     """Last stages for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
 
-    Features are widened little by little: on a pool that is all explosions at once, second order would go far away.
+    Features are widened in small steps: on a pool full of explosions, a second-order method would go far away.
     """
     noise = mean_variance(config.task.prior)
     if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
@@ -114,7 +114,7 @@ def _widened(config: TrainConfig) -> list[PoolStage]:
 
 
 def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
-    """Many short starts, since most random ones end in a poor minimum; from the best one to the bottom of its basin."""
+    """Many short starts, because most end in a poor minimum; then from the best one down to the nearest minimum."""
     given = config.start is not None
     starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
     batch = config.batch or 512
@@ -128,14 +128,14 @@ def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
 
 
 def _widen(config: TrainConfig) -> float:
-    """How far the features of pools are widened; deep models have no need of it, one layer sooner with more noise."""
+    """How far the features of pools are widened; deep models do not need it, with more noise from one layer less on."""
     if mean_variance(config.task.prior) < _QUIET:
         return _WIDEN_QUIET.get(config.kind, _WIDEN) if config.layers <= SHALLOW + 1 else 1.0
     return _WIDEN if config.layers <= SHALLOW else 1.0
 
 
 def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
-    """A last stage for models of three layers or less, whose best weights explode on one context in a million."""
+    """A last stage for models of at most three layers, whose best weights explode on one context in a million."""
     if config.layers > SHALLOW:
         return []
     return [
@@ -146,12 +146,12 @@ def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
 
 
 def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
-    """So many random starts: start 1, start 2, …"""
+    """``count`` random starts: start 1, start 2, …"""
     return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
 
 
 def _descend(batch: int, origin: str) -> PoolStage:
-    """A saturated descent, which gets a model that explodes now and then to where the plain mean makes sense."""
+    """A descent on the saturated loss: it leads a model that sometimes explodes to where the plain mean makes sense."""
     return PoolStage(
         name=f"descend from {origin}", steps=60, origin=origin, pool=32 * batch, saturation=100.0, tolerance=0.1
     )

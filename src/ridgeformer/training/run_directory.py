@@ -1,13 +1,13 @@
 """A run on disk: config.json, history.jsonl, checkpoints/, and when it is finished result.json and model.safetensors.
 
-Every file except the history is written whole or not at all. The history is only ever appended to, and a checkpoint
-says how long it was, so going on from a checkpoint cuts off what came after it: a run that was killed at any moment and
+Every file except the history is written whole or not at all. The history only grows, and a checkpoint says how long it
+was. When a run continues from a checkpoint, what came after it is cut off. So a run that was killed at any moment and
 resumed leaves the same files as one that was not, except timing.jsonl, which says how long things took.
 
-Nothing is removed that was not written here: a run is made in a new or empty folder, or in place of one of ours, which
-a config.json that reads as one shows, and then only files with the names below are removed. Nothing damaged is trusted:
-config.json and result.json hold their own SHA-256, and config.json that of the weights the run starts from; a
-checkpoint holds that of its whole file, that of the history up to it, and the config of its run.
+Only files of a run are ever removed: a run is made in a new or empty folder, or in place of another run, which must
+have a readable config.json; then only files with the names below are removed. Damaged files are not used: config.json
+and result.json hold their own SHA-256, and config.json that of the weights the run starts from; a checkpoint holds
+that of its whole file, that of the history up to it, and the config of its run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ridgeformer.core.validation import InputError
 from ridgeformer.training.checkpoints import LARGEST_FILE, Checkpoint, load_checkpoint, save_checkpoint
 from ridgeformer.training.config import DIGEST, RUN_KEYS, START_DIGEST, TrainConfig
 
-_KEPT_CHECKPOINTS = 3  # one may be damaged by a failing disk; the one before it then serves
+_KEPT_CHECKPOINTS = 3  # if a failing disk damages one, the one before it is used
 _FILES = (
     "result.json",
     "model.safetensors",
@@ -46,16 +46,16 @@ _FILES = (
 _CLAIM = "config.json.unfinished"
 _STAGED = "start.safetensors.unfinished"
 _CHECKPOINT = re.compile(r"step-[0-9]{9,}\.safetensors")
-# What a killed `write_whole` leaves behind of a file of ours.
+# Temporary files that a killed `write_whole` leaves behind.
 _NAMES = "|".join((*map(re.escape, (*_FILES, "config.json", _CLAIM, _STAGED)), _CHECKPOINT.pattern))
 _PART = re.compile(rf"\.({_NAMES})\.[a-z0-9_]{{8}}\.part")
 _IN_EVERY_CONFIG = {"layers", "noise", "dim", "seed", "recipe", "batch", "sequences"}  # of all versions
 OTHER_ENGINE = {"engine", "module", "task", "settings"}
-"""What the config of a run by another engine than our own has."""
+"""The keys in the config of a run by another engine."""
 
 
 class Settings(Protocol):
-    """What a run was told: a `TrainConfig`, or that of another engine."""
+    """The settings of a run: a `TrainConfig`, or those of another engine."""
 
     def as_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -84,20 +84,20 @@ class RunDirectory:
 
     @property
     def _settings(self) -> Path:
-        """The file with the config of the run that is here: the claim of a new run, as long as there is one."""
+        """The file with the config of the run: config.json, or the claim of a new run while that is being made."""
         claim = self.path / _CLAIM
         return claim if os.path.lexists(claim) else self.path / "config.json"
 
     def exists(self) -> bool:
-        """Whether a run was ever started here."""
+        """Whether a run was started in this folder."""
         return os.path.exists(self._settings)
 
     def check_free(self, overwrite: bool) -> None:
-        """Refuse a folder with a run in it, unless that is to be replaced, and one with anything else in it."""
+        """Refuse a folder that holds a run, unless ``overwrite``, and a folder that holds anything else."""
         if any(_reads_as_config(self.path / name) for name in ("config.json", _CLAIM)):
             if not overwrite:
                 raise InputError(
-                    f"{self.path} already holds a run; go on with 'ridgeformer train --resume {self.path}' "
+                    f"{self.path} already holds a run; continue it with 'ridgeformer train --resume {self.path}' "
                     "or replace it with --overwrite."
                 )
             return
@@ -109,13 +109,13 @@ class RunDirectory:
                 )
 
     def create(self, config: Settings, overwrite: bool, given: LinearTransformer | None = None) -> None:
-        """Make the folder for a new run, ``given`` the model it starts from; `check_free` says what is refused.
+        """Make the folder for a new run that starts from the model ``given``; `check_free` says what is refused.
 
-        Killed at any moment, or refused by the disk, this leaves the old run or the new one:
-        - the old one while the new one is prepared beside it: first a copy of the model it starts from, then the
-          claim, which is the new config.json under another name. Whatever fails until here is taken back.
-        - the new one from the moment the claim is there, which is written whole or not at all. What is left of the old
-          run is removed before anything else is done with the folder, now or by whoever comes next.
+        If the process is killed at any moment, or the disk is full, either the old run or the new one is left:
+        - the old one while the new one is prepared: first a copy of the model it starts from, then the *claim*, which
+          is the new config.json under another name. If anything fails up to here, both are removed again.
+        - the new one as soon as the claim is there, which is written whole or not at all. The rest of the old run is
+          removed before anything else is done with the folder, by this process or the next one.
         """
         self.check_free(overwrite)
         with writing(self.path):
@@ -136,7 +136,7 @@ class RunDirectory:
         self.settle()
 
     def settle(self) -> None:
-        """Carry out what a claim began, and remove what killed processes left of files they were writing."""
+        """Finish what a claim began, and remove the temporary files of killed processes."""
         with writing(self.path):
             self._carry_out(self.path / _CLAIM, self.path / _STAGED)
             for path in (*self.path.glob(".*.part"), *self.checkpoints.glob(".*.part")):
@@ -144,16 +144,16 @@ class RunDirectory:
                     path.unlink()
 
     def _carry_out(self, claim: Path, staged: Path) -> None:
-        """Remove the old run and put the new one in its place, if there is a claim; it can be repeated at any point."""
+        """If there is a claim, remove the old run and put the new one in its place; can be repeated at any point."""
         if os.path.lexists(claim):
             if START_DIGEST not in _read_signed(claim):
                 staged.unlink(missing_ok=True)
                 self.given.unlink(missing_ok=True)
             elif staged.exists():
                 os.replace(staged, self.given)
-            # The result goes before the model: who looks only at results finds none without its model.
+            # The result is removed before the model, so that there is never a result without its model.
             for old in (*(self.path / name for name in ("config.json", *_FILES)), *self._saved()):
-                if old != self.given and (old.is_symlink() or not old.is_dir()):  # a folder is not of ours
+                if old != self.given and (old.is_symlink() or not old.is_dir()):  # we write no folder of such a name
                     old.unlink(missing_ok=True)
             self.checkpoints.mkdir(exist_ok=True)
             for folder in (self.checkpoints, self.path):  # on disk too, the old run is gone before the new one is there
@@ -164,15 +164,15 @@ class RunDirectory:
         staged.unlink(missing_ok=True)
 
     def config(self, prior: NoisePrior | None = None) -> Any:
-        """The config of the run that is here; ``prior`` is its noise prior, if that is not one of the package's."""
+        """The config of the run; ``prior`` is its noise prior, if a user wrote it."""
         try:
             values = _read_signed(self._settings)
         except MissingFileError as missing:
-            raise InputError(f"{self.path} holds no run to go on with.") from missing
+            raise InputError(f"{self.path} holds no run to continue.") from missing
         values.pop(START_DIGEST, None)
         return self._parse_config(values, str(self._settings), prior)
 
-    # What another engine does in another way: `ridgeformer.torch` has runs with settings and checkpoints of its own.
+    # Another engine overrides these: runs of `ridgeformer.torch` have other settings and checkpoints.
 
     def _parse_config(self, values: Any, source: str, prior: NoisePrior | None) -> Settings:
         """The settings of a run from JSON."""
@@ -187,7 +187,7 @@ class RunDirectory:
         return load_checkpoint(path, run)
 
     def start_model(self, offered: Callable[[], LinearTransformer]) -> LinearTransformer:
-        """The model that the run started from: its own copy, or what is ``offered`` if that has the same weights."""
+        """The model that the run started from: the copy in the folder, or ``offered`` if it has the same weights."""
         expected = _read_signed(self._settings).get(START_DIGEST)
         if expected is None:  # a run of an older version
             return load_model(self.given) if self.given.exists() else offered()
@@ -195,11 +195,11 @@ class RunDirectory:
             with contextlib.suppress(InputError):
                 if weights_digest(model := read()) == expected:
                     return model
-        raise InputError(f"{self.given} is missing or damaged, and with it the model that this run started from.")
+        raise InputError(f"{self.given}, the model that this run started from, is missing or damaged.")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes off this run; the lock goes with the process, however it ends."""
+        """Keep other processes away from this run; the lock disappears when the process ends."""
         import fcntl
 
         with writing(self.path):
@@ -213,9 +213,9 @@ class RunDirectory:
             yield
 
     def save(self, state: Any, config: Settings) -> None:
-        """Write a checkpoint; forget all but the last few, and later ones, which could not be read or gone on from."""
+        """Write a checkpoint; remove all but the last few, and later ones, which could not be used."""
         with writing(self.history), self.history.open("rb") as file:
-            os.fsync(file.fileno())  # what the checkpoint counts on must be on disk before it
+            os.fsync(file.fileno())  # the history must be on disk before the checkpoint that refers to it
             history = file.read()
         name = f"step-{state.total:09d}.safetensors"
         rest = (len(history), hashlib.sha256(history).hexdigest(), config.as_json())
@@ -232,7 +232,7 @@ class RunDirectory:
         return sorted(paths, key=lambda path: int(path.stem.removeprefix("step-")))
 
     def latest(self, run: Any) -> tuple[Any, list[str]]:
-        """(newest checkpoint that can be gone on from, what was wrong with others); cuts the history back to it."""
+        """(newest checkpoint that can be used, what was wrong with newer ones); cuts the history back to it."""
         state, length, digest, complaints = None, 0, None, []
         saved = self._saved()
         for path in reversed(saved):
@@ -243,7 +243,9 @@ class RunDirectory:
                 complaints.append(f"{damaged} Going back to {back}.")
                 continue
             if config is not None and self._parse_config(config, str(path), run.config.own_prior) != run.config:
-                raise InputError(f"{path} is of a run with other settings than {self.path / 'config.json'} has.")
+                raise InputError(
+                    f"{path} belongs to a run with other settings than those in {self.path / 'config.json'}."
+                )
             break
         with writing(self.path):
             self.checkpoints.mkdir(exist_ok=True)
@@ -251,7 +253,7 @@ class RunDirectory:
         return state, complaints
 
     def _cut_history(self, total: int, length: int, digest: str | None) -> list[str]:
-        """Let history and times end where a checkpoint was made; of damaged ones the rows that can be read are kept."""
+        """Cut history and times back to a checkpoint; of damaged files, keep the rows that can be read."""
         history, times = _contents(self.history), _contents(self.timing)
         expected = (history or b"")[:length]
         rows = [row for row in _rows(expected) if row["total"] <= total]
@@ -264,7 +266,7 @@ class RunDirectory:
         return [f"{self.history} is damaged; of its rows up to step {total}, the {len(rows)} readable ones are kept."]
 
     def append(self, row: dict[str, Any], seconds: float) -> None:
-        """Add one line to the history, and how much training it took to get there."""
+        """Add one line to the history, and the seconds of training up to it."""
         for path, values in ((self.history, row), (self.timing, {"total": row["total"], "seconds": round(seconds, 3)})):
             with writing(path), path.open("ab") as file:
                 file.write((json.dumps(values) + "\n").encode())
@@ -274,9 +276,9 @@ class RunDirectory:
         return [json.loads(line) for line in read_whole(self.history, LARGEST_FILE).splitlines()]
 
     def read_seconds(self) -> dict[int, float]:
-        """Seconds of training up to a step of the run, for the steps in the history; a damaged line is left out.
+        """Seconds of training up to each step in the history; damaged lines are left out.
 
-        A run that was killed and resumed did some steps twice: the last time is the one that led to its result.
+        A run that was killed and resumed did some steps twice: the last time counts, which led to its result.
         """
         seconds = {row["total"]: row.get("seconds") for row in _rows(_contents(self.timing) or b"")}
         return {total: value for total, value in seconds.items() if isinstance(value, float) and 0 <= value < math.inf}

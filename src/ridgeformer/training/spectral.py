@@ -43,16 +43,16 @@ _ENOUGH = 1e-8  # excess over the best ridge regression that ends the search whe
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralStage(Stage):
-    """The best GD++ model, fitted in one step of a second or few, as the start of any kind."""
+    """The best GD++ model, fitted in a single step of a few seconds; larger kinds can start from it."""
 
     steps: int = 1
     starts: int = 6
-    """Random first layers tried at each depth."""
+    """How many random first layers are tried at each depth."""
     iterations: int = 1000
-    """Of L-BFGS, at most, in each descent."""
+    """The largest number of iterations of L-BFGS in each descent."""
 
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
-        """Fit a GD++ model and take it over."""
+        """Fit a GD++ model and turn it into one of the run's kind."""
         config = run.config
         fitted = fit_spectrum(run.task, config.layers, config.seed, run.given, self.starts, self.iterations)
         vector = flat(run.adopt(fitted))
@@ -159,7 +159,7 @@ def _start(depth: int, grown: LinearTransformer | None, seed: int, start: int, s
 
 
 def _descend(model: LinearTransformer, pool: Pool, enough: float, iterations: int) -> tuple[LinearTransformer, float]:
-    """(model, ln loss) after a saturated descent, which survives bad starts, and twice the real one, rescaled."""
+    """(model, ln loss) after a descent on the saturated loss, which copes with bad starts, and two on the loss."""
     vector, value = model.flatten(), float("inf")
     for saturation in (10.0, 0.0, 0.0):
         function = pool_function(model, pool, saturation)

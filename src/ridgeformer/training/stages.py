@@ -1,8 +1,8 @@
-"""Stages: what a run consists of. A stage trains with one method; it knows how to start and how to do one step.
+"""Stages: the parts of a run. A stage trains with one method; it knows how to start and how to do one step.
 
-A `Run` holds what its stages share and is the same from the first step to the last. All progress is in a `TrainState`,
-which a step replaces by a new one: that is what makes resuming exact. To add a kind of stage, subclass `Stage` in a
-file of its own, write ``step`` (and ``start``, if there is more to prepare than weights), and name it in a recipe.
+A `Run` holds what its stages share and does not change. All progress is in a `TrainState`, which each step replaces by
+a new one, so that a resumed run gives exactly the same result. To add a kind of stage, subclass `Stage` in a file of
+its own, write ``step`` (and ``start``, if it has to prepare more than weights), and use it in a recipe.
 """
 
 from __future__ import annotations
@@ -29,15 +29,19 @@ from ridgeformer.training.optimisers import Adam, QuasiNewton
 
 _Drawn = TypeVar("_Drawn")
 SCORE_SATURATION = 10.0
-"""Losses of trained models stay below 5, so 10 leaves them alone; an exploding one costs what it weighs in the log."""
+"""Losses of trained models stay below 5, so 10 hardly changes them; an exploding loss counts only by its logarithm."""
 SMALLEST_FACTOR = 2.0**-8
-"""Of the step size: with less, after eight rewinds, nothing is learned any more."""
+"""Smallest factor of the step size: after eight rewinds, with less than this, nothing is learned any more."""
 _NEW_SCALE = 0.02  # of the random q of a new layer or head
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What happened in a step: what callbacks are told, and a row of the history."""
+    """What happened in a step: callbacks receive it, and it is a row of the history.
+
+    >>> StepInfo("main", step=1, total=1, loss=0.5, smoothed=0.5, rate=1e-3).skipped
+    False
+    """
 
     stage: str
     """Name of the stage."""
@@ -59,29 +63,29 @@ class StepInfo:
 
 @dataclass(frozen=True)
 class TrainState:
-    """Where a run stands. Immutable: a step makes a new one."""
+    """The progress of a run. Immutable: a step makes a new one."""
 
     vector: Array
     """The parameters, float64."""
     adam: Adam
     safe_vector: Array
-    """Parameters of the last time all was well, to go back to when a run explodes."""
+    """The last parameters that did not explode, to go back to when a run explodes."""
     best_vector: Array
     """Parameters of the best finished stage."""
     memory: GramDraw | None = None
     """Hard contexts, worst first."""
     curvature: QuasiNewton | None = None
-    """What a second-order stage knows; None in others, and before its first iteration."""
+    """The state of a second-order stage; None in other stages, and before its first iteration."""
     kind: str = ""
     """Kind of the model whose parameters these are."""
     plan: str = ""
-    """Names the stages of the run: a state means nothing to a run with others."""
+    """Identifies the stages of the run: a run with other stages cannot use the state."""
     stage: int = 0
     """Number of stages that are done."""
     step: int = 0
     """Steps done in this stage."""
     total: int = 0
-    """Steps done in the run: it names each step's contexts."""
+    """Steps done in the run; this number decides which contexts a step draws."""
     skipped: int = 0
     """Steps whose gradient was not used."""
     bad_in_a_row: int = 0
@@ -91,7 +95,7 @@ class TrainState:
     smoothed: float = math.nan
     """Running mean of the saturated loss."""
     lowest: float = math.inf
-    """Lowest value of ``smoothed`` since the weights were last fresh."""
+    """Lowest value of ``smoothed`` since the last fresh start."""
     best_score: float = math.inf
 
 
@@ -102,18 +106,18 @@ class Stage:
     name: str
     steps: int
     origin: str = "previous"
-    """Where the weights come from: "init", fresh ones; "given", the model the config names; "best", the best model so
-    far; "previous", where the stage before ended; "smaller", the best model so far, of a smaller kind until now."""
+    """Where the weights come from: "init", random ones; "given", the model that the config names; "best", the best
+    model so far; "previous", the end of the stage before; "smaller", the best model so far, of a smaller kind."""
     kind: str | None = None
-    """Kind of the model that is trained, if it is not the run's own: the start of a larger one."""
+    """Kind of the model that is trained, if it is not that of the run: a smaller kind, as the start of a larger one."""
     init_scale: float = 0.0
     """Standard deviation of fresh weights."""
     tolerance: float = 0.0
-    """The result replaces the best one so far if its score is no worse than this share above it: a stage that controls
-    the tail may lose a little of the saturated mean that stages are ranked by."""
+    """The result replaces the best one so far if its score is at most this share above it: a stage that controls the
+    tail may make the saturated mean, by which stages are ranked, a little worse."""
 
     def start(self, run: Run, state: TrainState) -> TrainState:
-        """The state before the first step, given that in which the stage before ended."""
+        """The state before the first step, given the last state of the stage before."""
         kind, vector = self.kind or run.config.kind, state.vector
         if self.origin in ("init", "given"):
             model = run.fresh(kind, state.stage, self.init_scale) if self.origin == "init" else run.adopt(run.given)
@@ -145,7 +149,7 @@ class Run:
     fresh_losses: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient
     """The loss on fresh contexts of a task; tests of the guard wrap it."""
     losses_on: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient_on
-    """The loss on contexts that are there; likewise."""
+    """The loss on contexts that were drawn before; tests of the guard wrap it, too."""
     _templates: dict[str, LinearTransformer] = field(default_factory=dict, init=False, repr=False, compare=False)
     _drawn: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -156,7 +160,7 @@ class Run:
 
     @property
     def plan(self) -> str:
-        """A short name of the stages; another version's recipe may have others."""
+        """A short name of the stages; the recipe of another version may have other stages."""
         return hashlib.sha256(repr(self.stages).encode()).hexdigest()[:16]
 
     def start(self) -> TrainState:
@@ -166,7 +170,7 @@ class Run:
         return replace(state, best_vector=state.vector)
 
     def step(self, state: TrainState) -> tuple[TrainState, StepInfo]:
-        """Do one step; after the last one of a stage, its result is ranked and the next one starts."""
+        """Do one step; after the last step of a stage, its result is ranked and the next stage starts."""
         stage = self.stages[state.stage]
         state, info = stage.step(self, state)
         if state.step < stage.steps:
@@ -182,7 +186,7 @@ class Run:
         return state.stage == len(self.stages)
 
     def diverged(self, state: TrainState) -> bool:
-        """Whether the guard has given up."""
+        """Whether the run exploded too often to go on."""
         return state.rate_factor < SMALLEST_FACTOR
 
     def model(self, state: TrainState) -> LinearTransformer:
@@ -192,7 +196,7 @@ class Run:
         return model if state.kind == self.config.kind else self.adopt(model)
 
     def template(self, kind: str) -> LinearTransformer:
-        """A model of the run's shape and precision, to give flat vectors a form."""
+        """A model with the shape and precision of the run, to turn flat vectors into models."""
         if kind not in self._templates:
             self._templates[kind] = self.fresh(kind, 0, 0.0)
         return self._templates[kind]
@@ -206,9 +210,9 @@ class Run:
     def adopt(self, model: LinearTransformer | None) -> LinearTransformer:
         """``model`` as one of the run's kind, layers, heads, registers and precision that computes the same function.
 
-        New layers come first, where the tokens still are what the old first layer was trained on. A new layer or head
-        has p = 0 and a small random q: with both at zero the gradient would vanish for ever. So have the new registers
-        of old layers: what they would read is still zero.
+        New layers come first and change nothing yet, so that the old first layer sees the tokens it was trained on. A
+        new layer or head has p = 0 and a small random q: with both zero the gradient would always be zero. The same
+        holds for new registers of old layers, which read only zeros so far.
         """
         config = self.config
         if model is None:
@@ -242,7 +246,7 @@ class Run:
         return saturated_mean(np.concatenate([adjusted_losses(model, d.context, d.oracle, d.moment) for d in draws]))
 
     def keep(self, number: int, draw: Callable[[], _Drawn]) -> _Drawn:
-        """What stage ``number`` draws once and uses in every step; the latest is kept, the others are forgotten."""
+        """What stage ``number`` draws once and uses in every step; only that of the latest stage is kept."""
         if number not in self._drawn:
             self._drawn.clear()
             self._drawn[number] = draw()
@@ -250,11 +254,11 @@ class Run:
 
 
 def flat(model: LinearTransformer) -> Array:
-    """The parameters as a state holds them: one vector, float64 whatever the precision of the model."""
+    """The parameters as a state holds them: one vector, always float64."""
     return model.flatten().astype(np.float64)
 
 
 def saturated_mean(losses: Array) -> float:
-    """The mean of s·ln(1 + loss/s) with s = `SCORE_SATURATION`, which one explosion does not decide."""
+    """The mean of s·ln(1 + loss/s) with s = `SCORE_SATURATION`: a single explosion does not dominate it."""
     bounded = np.where(losses < EXPLODED, losses, EXPLODED).astype(np.float64)  # NaN too
     return float((SCORE_SATURATION * np.log1p(bounded / SCORE_SATURATION)).mean())

@@ -1,4 +1,4 @@
-"""`train`: run a config to its end, with checkpoints, history and a verdict."""
+"""`train`: run a config to its end, with checkpoints, a history and a final evaluation."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Callback = Callable[[StepInfo], object]
 
 HISTORY_EVERY = 100  # steps
 _LOG_EVERY = 10  # steps: a run has tens of thousands
-EVALUATION_SEED = 20240221  # of the final measurement; contexts of other purposes differ whatever the seed
+EVALUATION_SEED = 20240221  # of the final measurement; training contexts differ from these for every seed
 
 
 class TrainingDivergedError(RidgeformerError):
-    """A run exploded more often than the guard puts up with. The best finite weights are kept."""
+    """A run exploded too often. The best finite weights are saved."""
 
 
 class OtherRecipeError(InputError):
@@ -51,7 +51,7 @@ class TrainingInterruptedError(InterruptedRunError):
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A finished run: what `ridgeformer.train` returns. ``as_json`` gives what goes into result.json.
+    """A finished run: what `ridgeformer.train` returns.
 
     >>> import ridgeformer as rf
     >>> config = rf.TrainConfig(kind="diag", layers=1, recipe="paper", steps=100, batch=8, sequences=100)
@@ -61,7 +61,7 @@ class TrainResult:
     """
 
     model: LinearTransformer
-    """What was trained; ``model.info`` says on what, how, and how good it is."""
+    """The trained model; ``model.info`` says on what and how it was trained, and how good it is."""
     evaluation: Evaluation
     """Its losses on ``config.sequences`` fresh sequences."""
     history: list[dict[str, Any]]
@@ -70,12 +70,12 @@ class TrainResult:
     skipped: int
     """Steps whose gradient was not used."""
     rewinds: int
-    """Times the run went back to its last safe weights."""
+    """How often the run went back to its last safe weights."""
     seconds: float
     """Time spent in this process."""
 
     def as_json(self) -> dict[str, Any]:
-        """What goes into result.json: all that is the same whenever the run is repeated."""
+        """The content of result.json: everything that is the same each time the run is repeated."""
         counts = {"steps": self.steps, "skipped": self.skipped, "rewinds": self.rewinds}
         return {"status": "finished", "evaluation": plain(self.evaluation), **counts}
 
@@ -96,19 +96,19 @@ def train(
 
     Parameters
     ----------
-    config: what to train; a `Run` has stages of its own, where a config has those of its recipe.
-    out: folder in which the run is kept. It can then go on after any interruption.
-    resume: go on with the run in ``out``, bit for bit as if nothing had happened.
+    config: what to train: a `TrainConfig`, whose recipe defines the stages, or a `Run` with stages of your own.
+    out: folder for the run. With it, the run can be continued after any interruption.
+    resume: continue the run in ``out``. The result has the same bits as without the interruption.
     overwrite: replace a run that is already in ``out``. A folder that holds anything else is refused.
-    callbacks: a function, or several, called in turn with a `StepInfo` after every step. What it raises ends the
-        training; KeyboardInterrupt stops a run that is kept in ``out`` so that it can go on later.
-    on_message: called with a sentence when something is wrong that does not end the run, such as a damaged checkpoint.
-    threads: threads to use; the result does not depend on it. This and ``given`` are for a config; a `Run` has its own.
-    checkpoint_seconds: time between saves in ``out``.
-    given: stands for the model that ``config.start`` names, for callers that have it at hand.
+    callbacks: a function or several functions, called with a `StepInfo` after every step. An exception in one ends the
+        training; KeyboardInterrupt stops a run in ``out`` so that it can be continued later.
+    on_message: called with a sentence about problems that do not end the run, such as a damaged checkpoint.
+    threads: threads to use; the result does not depend on it. A `Run` has its own ``threads`` and ``given``.
+    checkpoint_seconds: time between checkpoints in ``out``.
+    given: the model that ``config.start`` names, if the caller has loaded it already.
 
     Returns a `TrainResult`. Raises `InputError` for arguments that do not fit, `TrainingDivergedError` if the run
-    cannot be saved from exploding, and, with ``out``, `TrainingInterruptedError` on Ctrl-C; both leave a usable folder.
+    explodes again and again, and, with ``out``, `TrainingInterruptedError` on Ctrl-C; both leave a usable folder.
 
     >>> import ridgeformer as rf
     >>> config = rf.TrainConfig(kind="diag", layers=1, recipe="paper", steps=20, batch=8, sequences=100)
@@ -127,11 +127,11 @@ def train(
         config = Run(instance("config", config, TrainConfig, hint), stages_of(config), threads, given)
     resume, overwrite = instance("resume", resume, bool), instance("overwrite", overwrite, bool)
     if resume and (out is None or overwrite):
-        raise InputError("resume=True goes on with the run in out: name the folder, and leave out overwrite.")
+        raise InputError("resume=True continues the run in out: name the folder, and leave out overwrite.")
     nonnegative("checkpoint_seconds", checkpoint_seconds)
     several = as_callbacks(callbacks)
     directory = None if out is None else RunDirectory(out)
-    if directory and resume:  # both before there is a lock: a folder that is refused is left as it is
+    if directory and resume:  # before the lock file is made: a folder that is refused does not change
         directory.config(config.config.own_prior)
     elif directory:
         directory.check_free(overwrite)
@@ -147,8 +147,8 @@ def train(
             if directory:
                 directory.finish(model, {"status": "diverged", **counts})
             raise TrainingDivergedError(
-                f"Training diverged: after {state.rewinds} returns to safe weights at ever smaller steps it still "
-                f"explodes at step {state.total}; try a smaller rate or another seed."
+                f"Training diverged: after going back {state.rewinds} times to safe weights, with smaller steps each "
+                f"time, it still explodes at step {state.total}; try a smaller rate or another seed."
             )
         training = run.config.as_json()
         task: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def as_callbacks(callbacks: Any) -> Sequence[Callback]:
 
 
 def _given(run: Run, resumed: RunDirectory | None) -> LinearTransformer | None:
-    """The model to start from; a run that goes on takes its own copy, whatever became of the original."""
+    """The model to start from; a run that is continued uses its own copy of it."""
     name = run.config.start
     if name is None:
         return None
@@ -186,7 +186,7 @@ def _given(run: Run, resumed: RunDirectory | None) -> LinearTransformer | None:
 def _open(
     run: Run, directory: RunDirectory | None, resume: bool, overwrite: bool, on_message: Callable[[str], object]
 ) -> tuple[TrainState, list[dict[str, Any]]]:
-    """The state to go on from, and the history up to it."""
+    """The state to continue from, and the history up to it."""
     start = run.start()
     if directory is None:
         return start, []
@@ -198,7 +198,7 @@ def _open(
     state, complaints = directory.latest(run)
     if state is not None and state.plan != run.plan:
         raise OtherRecipeError(
-            f"The run in {directory.path} was begun by another version of the recipe; start it again with --overwrite."
+            f"The run in {directory.path} was started by another version of the recipe; begin again with --overwrite."
         )
     for complaint in complaints:
         on_message(complaint)
@@ -213,7 +213,7 @@ def _steps(
     callbacks: Sequence[Callback],
     checkpoint_seconds: float,
 ) -> tuple[TrainState, Evaluation | None]:
-    """Step until the end, saving now and then, and measure the result, unless the run has diverged."""
+    """Step until the end, with checkpoints, and measure the result, unless the run has diverged."""
     saved = time.monotonic()
     started = saved - (directory.read_seconds().get(history[-1]["total"], 0.0) if directory and history else 0.0)
     try:
@@ -242,15 +242,15 @@ def _steps(
             raise
         directory.save(state, run.config)
         raise TrainingInterruptedError(
-            f"Stopped at step {state.total}; go on with: ridgeformer train --resume {directory.path}"
+            f"Stopped at step {state.total}; continue with: ridgeformer train --resume {directory.path}"
         ) from stopped
 
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[list[int]]:
-    """Ctrl-C goes into the list, to be looked at between steps, where nothing is half done.
+    """Put Ctrl-C into the list, to be checked between steps, when no step is half done.
 
-    A second Ctrl-C is not held back. Only the main thread hears of it at all.
+    A second Ctrl-C is not held back. Only the main thread receives it.
     """
     pressed: list[int] = []
 
@@ -285,6 +285,6 @@ def tensorboard_log(folder: Path) -> Iterator[Callback]:
                 writer().add_scalar(name, float(value), info.total)
 
     with contextlib.ExitStack() as stack:
-        # Not before the first step: the folder may be in that of the run, which has to be empty when the run begins.
+        # Made at the first step: the folder may be inside that of the run, which must be empty when the run begins.
         writer = functools.cache(lambda: stack.enter_context(SummaryWriter(str(folder))))
         yield log

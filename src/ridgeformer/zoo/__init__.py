@@ -1,8 +1,8 @@
-"""Trained models that come with the package, one safetensors file each, and `load`, which reads those and others.
+"""The zoo: trained models that come with the package, one safetensors file each; and `load`, which reads model files.
 
-A name says kind, layers and noise prior: ``full-7-uniform-5``, ``diag-4-categorical-1+3``. Several heads and registers
-stand behind the layers, ``diag-4-registers-2-uniform-5``; further seeds of a cell end in ``-seed-1`` and so on.
-What a model was trained with, and how good it is, is in its file: ``model.info``.
+A name consists of kind, layers and noise prior: ``full-7-uniform-5``, ``diag-4-categorical-1+3``. Numbers of heads and
+registers come after the layers, ``diag-4-registers-2-uniform-5``; other seeds end in ``-seed-1`` and so on.
+The file also says how the model was trained and how good it is: ``model.info``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ SUFFIX = ".safetensors"
 
 
 def zoo_folder() -> Path:
-    """Where the models of the zoo are."""
+    """The folder with the models of the zoo."""
     return Path(str(resources.files("ridgeformer.zoo").joinpath("models")))
 
 
 @cache
 def zoo_names() -> tuple[str, ...]:
-    """The names of all models in the zoo, sorted."""
+    """The names of all models in the zoo, sorted.
+
+    >>> "full-7-uniform-5" in zoo_names()
+    True
+    """
     return tuple(sorted(file.name.removesuffix(SUFFIX) for file in zoo_folder().glob(f"*{SUFFIX}")))
 
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """What is known of a model of the zoo."""
+    """What is known about a model of the zoo; `zoo_entries` lists them."""
 
     name: str
     sha256: str
@@ -58,18 +62,16 @@ def zoo_entries() -> list[ZooEntry]:
 
 
 def load(source: str | Path) -> LinearTransformer:
-    """A model from a file, or from the zoo by its name.
+    """Load a model from a file, or from the zoo (the models that come with the package) by its name.
 
-    Args:
-        source: The path of a file that `LinearTransformer.save` wrote, or a name of the zoo, such as
-            ``"full-7-uniform-5"``: kind, layers, noise prior. A file that exists wins over a name of the zoo. What
-            holds a slash or ends in ``.safetensors`` is always a path. 'ridgeformer zoo' lists the names.
+    Parameters
+    ----------
+    source: the path of a file that `LinearTransformer.save` wrote, or a name in the zoo, such as
+        ``"full-7-uniform-5"``: kind, layers, noise prior. 'ridgeformer zoo' lists the names. If a file has the same
+        name, the file is read. A text with a slash or that ends in ``.safetensors`` is always a path.
 
-    Returns:
-        The model. Its ``info`` says what it was trained with and how good it was on fresh sequences.
-
-    Raises:
-        InputError: There is no such file or name (the message has the nearest name), or the file is not a model.
+    Returns the model. Its ``info`` says how it was trained and how good it was on fresh sequences. Raises `InputError`
+    if there is no such file or name (the message suggests the nearest name), or the file is not a model.
 
     >>> import ridgeformer as rf
     >>> model = rf.load("diag-4-uniform-5")
@@ -78,12 +80,12 @@ def load(source: str | Path) -> LinearTransformer:
     """
     if not isinstance(source, str | Path):
         raise InputError(f"A model is loaded from a file or by its name in the zoo, not from {shortened(source)}.")
-    # A folder of that name is no model ('explain NAME --out NAME' makes one); nor is what no file can be called.
+    # isfile: a folder of that name is not a model ('explain NAME --out NAME' makes one).
     if isinstance(source, Path) or "/" in source or source.endswith(SUFFIX) or os.path.isfile(source):
         return load_model(Path(source))
     if source not in zoo_names():
         near = difflib.get_close_matches(source, zoo_names(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists what there is."
+        hint = f" Did you mean {near[0]!r}?" if near else " 'ridgeformer zoo' lists the names."
         raise InputError(f"There is no model file {shortened(source)} and no such model in the zoo.{hint}")
     return read_model(_file(source).read_bytes(), source)
 
