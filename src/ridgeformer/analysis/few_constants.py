@@ -1,8 +1,8 @@
 """The fewest constants that do nearly as well as a trained diagonal model.
 
-First ω are dropped one at a time, always the one whose loss hurts least once the others are fitted again; then the
-`FORMS` are fitted, which tie what is left. All fits are made on one fixed pool; all losses are measured on the same
-fresh sequences, none of which is in the pool.
+First, ω are dropped one at a time, always the one that matters least after the others are fitted again. Then the
+`FORMS` are fitted, which tie the remaining ω to each other. All fits are made on one fixed pool; all losses are
+measured on the same fresh sequences, none of which is in the pool.
 
 All forms count layers from l = 0 and measure ω_xx and ω_yx in units of 1/n, ω_xy and ω_yy in units of 1/(n d): n
 and d are not among the constants. A *pattern* leaves ω_xy out of the first layer and ω_xx out of the second. Constants
@@ -29,7 +29,7 @@ from ridgeformer.evaluation import Difference, Evaluation, compare
 from ridgeformer.theory.numerics import OnStage, silent
 
 TOLERANCE = 0.05
-"""How much more loss than the trained model counts as nearly as well."""
+"""How much more loss than that of the trained model counts as nearly as good."""
 TRAINED = "trained"
 _POOL, _TRIAL_POOL = 16_384, 4096  # contexts to fit on, and to try on which ω to drop
 _TRIAL, _FINAL = 60, 200  # iterations of a fit that is one of many, and of one that is kept
@@ -171,19 +171,19 @@ class Simplest:
 
     @property
     def limit(self) -> float:
-        """The largest loss that counts as nearly as well."""
+        """The largest loss that counts as nearly as good."""
         return self.trained.adjusted_loss * (1 + TOLERANCE)
 
     @property
     def best(self) -> Description | None:
-        """Of all within the limit, with 95 % confidence, the one with fewest constants; None if none is."""
+        """The description with the fewest constants whose loss is within the limit, with 95 % confidence; or None."""
         allowed = TOLERANCE * self.trained.adjusted_loss
         within = [d for d in (*self.dropped, *self.forms) if d.against_trained.interval[1] <= allowed]
         return min(within, key=lambda d: (d.count, d.evaluation.adjusted_loss), default=None)
 
 
 def effective_constants(model: LinearTransformer) -> int:
-    """Numbers of a diag or gdpp model that matter: ω that act, less one a layer where one head ties four together."""
+    """How many numbers of a diag or gdpp model matter: ω that act, minus one in each layer where one head ties them."""
     acting = ~inert(model.layers) & omega_of_kind(model.kind)
     tied = int(acting.all(axis=1).sum()) if model.heads == 1 else 0
     return int(acting.sum()) - tied

@@ -1,4 +1,4 @@
-"""What a benchmark run measures, the rows that it gives, and their text, which terminal and docs show alike."""
+"""What a benchmark run measures, its rows, and their text, which is the same in the terminal and in the docs."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ridgeformer.bench.machine import SPINNING, growth_exponent
 from ridgeformer.core.validation import one_of, whole_number
 
 SECTIONS: dict[str, str] = {
-    "step": "One training step (draw contexts, loss, gradient) by all; × is the time over ours, sampled objective",
-    "diag": "The same step for the small parametrisations; × is the time of FULL over theirs",
-    "evaluate": "The adjusted loss of a model on fresh sequences; × is the time over ours",
+    "step": "One training step (draw contexts, loss, gradient); × is the time divided by ours, sampled objective",
+    "diag": "The same step for small kinds of model; × is the time of FULL divided by theirs",
+    "evaluate": "The adjusted loss of a model on fresh sequences; × is the time divided by ours",
     "flops": "Multiply-adds per second of FULL's loss and gradient, as a share of NumPy's float32 matrix product",
     "sampling": "Share of a step spent drawing contexts: σ, w, G and, for the sampled objective, x_t; on one thread",
-    "context-length": "Time of a step with n = 10 000 examples in a context over one with n = 20",
-    "growth": "How the time of a step grows; × is the time over the first of each list",
-    "attention": "One forward pass over one context of N tokens, NumPy on one thread; × is the time over Gram space",
+    "context-length": "Time of a step with n = 10 000 examples in a context, divided by that with n = 20",
+    "growth": "How the time of a step grows; × is the time divided by the first of each list",
+    "attention": "One forward pass over one context of N tokens, one thread; × is the time over that of Gram space",
     "start": "A fresh process: import and first training step, without and with compiled kernels on disk",
     "memory": "Peak resident memory of a process that trains with batches of 2048",
-    "sweep": "Many trainings in processes of their own: what a cell costs, and what a second worker brings",
-    "torch": "PyTorch modules of four layers, one thread; × is the time over our module in Gram form, or over float32",
+    "sweep": "Many trainings in separate processes: what a cell costs, and what a second worker brings",
+    "torch": "PyTorch modules, four layers, one thread; × is the time divided by that of our Gram form, or of float32",
     "estimators": "Many small regressions, n = 20, d = 10: GroupRidge against scikit-learn's in a loop over groups",
 }
 """Names of the sections in the order they run, and what their numbers mean."""
 
 # The paper's setting: d = 10, n = 20, seven layers, batches of 2048; mixed noise σ ~ U(0, 5).
 LAYERS, DIM, EXAMPLES, BATCH, NOISE = 7, 10, 20, 2048, "uniform:5"
-_QUIET = 0.05  # of the machine used by others: so little seldom meets the best of several samples
+_QUIET = 0.05  # of the machine used by others: so little rarely disturbs the best of several samples
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What ``ridgeformer bench`` measures and how long it takes over it."""
+    """What ``ridgeformer bench`` measures, and how thoroughly."""
 
     repeats: int = 7
     """Samples per competitor, taken in turns; the best one counts, since others' work only ever adds time."""
@@ -162,7 +162,7 @@ class BenchReport:
         where = f"{machine.get('cpu')}, {machine.get('cores')} cores, {machine.get('memory_gb')} GB; {versions}."
         share = machine.get("others_share")
         advice = ": measure again when it is quiet" if share is not None and share > _QUIET else ""
-        others = "How busy other processes kept the machine meanwhile is not known."
+        others = "It is not known how much of the machine other processes used meanwhile."
         if share is not None:
             others = f"Other processes used {100 * share:.0f} % of the machine meanwhile{advice}."
         judged = [row for row in self.rows if row.met is not None]

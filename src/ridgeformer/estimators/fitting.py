@@ -1,14 +1,14 @@
 """From rows to posteriors in the user's units, and from posteriors to predictions. NumPy only; chunk by chunk.
 
-Scaling is inside: features are divided by their standard deviation within groups, targets by theirs, and everything is
-turned back at the end. An intercept is treated in one of three ways:
+Features are divided by their standard deviation within groups, targets by theirs, and results are scaled back at the
+end. An intercept is treated in one of three ways:
 
-* *free*: each group's rows are centred, which takes one from n. Nothing pulls the intercept anywhere.
-* *pooled*: the same, and then each group's mean ȳ is pulled towards what a regression of the groups' means ȳ on x̄
-  expects, by as much as its own error E[σ²]/n is large beside the scatter of groups around that regression.
+* *free*: each group's rows are centred, which costs a degree of freedom: n becomes n − 1. The intercept is not shrunk.
+* *pooled*: the same, and then each group's mean ȳ is pulled towards the prediction of a regression of all groups' means
+  ȳ on x̄. It is pulled further if its own error E[σ²]/n is larger compared with the scatter around that regression.
 * *none*: y is 0 where all features are 0.
 
-Either way a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
+In each case a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
 
     E[y] = c + (x − x̄)·w,      Var[y] = (x − x̄, 1) Cov (x − x̄, 1)ᵀ + E[σ²].
 """
@@ -62,7 +62,7 @@ class Between:
     scale: float
     """Its standard deviation between groups."""
     level: float
-    """Where a regression of ȳ on x̄ over groups is at that centre; only what is pooled uses it and the next two."""
+    """The value at that centre of a regression of ȳ on x̄ over groups; only *pooled* uses it and the next two."""
     slopes: Array
     """(p,): of that regression."""
     around: float
@@ -100,7 +100,7 @@ class Fitted:
     converged: bool
 
     def predict(self, X: Array, groups: Array, spread: bool = False) -> tuple[Array, Array]:
-        """Means (rows,) and, if asked for, standard deviations of new targets; group −1 is one that is not known."""
+        """Means (rows,) and, with ``spread``, standard deviations of new targets; group −1 is a new group."""
         mean, deviation = np.empty(len(X)), np.empty(len(X) if spread else 0)
         weights = np.concatenate([self.weights, self.prior.mean[None]])
         unknown = self.between.mean - self.scaling.centre @ self.prior.mean
@@ -114,7 +114,7 @@ class Fitted:
             mean[part] = intercepts[chosen] + np.einsum("ij,ij->i", rows, weights[chosen])
             if spread:
                 variance = self._variances(chosen, rows - centre)
-                if gaps.any():  # what a missing value could have been adds to what is not known
+                if gaps.any():  # a missing value could have been any other, which adds to the variance
                     spans = (weights[chosen] ** 2 + self._weight_variances(chosen)) * self.scaling.features**2
                     variance += np.where(gaps, spans, 0.0).sum(axis=1)
                 deviation[part] = np.sqrt(variance)
@@ -169,8 +169,8 @@ def fit_groups(rows: GroupedRows, intercept: str, on_chunk: OnChunk, backend: st
     ----------
     rows: of all groups.
     intercept: "free", "pooled" or "none"; with fewer than `learning.FEWEST_FOR_MEAN` groups, pooled is free.
-    on_chunk: called as groups are done.
-    backend: "reference" is NumPy, "fused" the compiled kernel, "auto" whichever is sooner done.
+    on_chunk: called with the groups done so far and all groups.
+    backend: "reference" is NumPy, "fused" is the compiled kernel, "auto" is whichever is faster.
     """
     if intercept == POOLED and rows.groups < FEWEST_FOR_MEAN:
         intercept = FREE
@@ -240,9 +240,9 @@ def _pool(solved: dict[str, Any], scaling: Scaling, between: Between) -> None:
 
 
 def _heavy(left: Array, error: Array, around: float, wider: Array) -> tuple[Array, Array]:
-    """How much wider than others the distribution of each group's mean is, and its expected square around its centre.
+    """The factor on each group's variance around the regression, and its expected square. One step of EM.
 
-    Student's t as a mixture of normals: a group that is far off is believed, not pulled in. One step of EM.
+    Student's t as a mixture of normals: a group that is far from the regression is not pulled towards it.
     """
     share = 1 / (1 + error / np.maximum(wider * around, _TINY))
     expected = (share * left) ** 2 + share * error
@@ -267,7 +267,7 @@ def _compiled(examples: Array, gram: Array, prior: WeightPrior, scale: Array, le
 
 
 def scaling_of(parts: Sequence[Problems], intercept: str) -> tuple[Scaling, list[tuple[Array, Array, Array]]]:
-    """The units for these problems; and in them n, Gram matrices and centres of each part."""
+    """The units for these problems, and n, Gram matrices and centres of each part in these units."""
     scaling = _scaling(parts)
     return scaling, [_solvable(part, intercept, scaling) for part in parts]
 
@@ -285,7 +285,7 @@ def _scaling(parts: Sequence[Problems]) -> Scaling:
     between = (np.where(present, means - centre, 0.0) ** 2 * shares).sum(axis=0)
     deviation = np.sqrt(squares / freedom)
     overall = np.sqrt((squares + between) / max(float(examples.sum()), 1.0))
-    # What varies by less than rounding of its own size does not vary; then only its variation between groups is left.
+    # A feature that varies by no more than rounding is constant within groups; then take its variation between groups.
     still = deviation <= _ROUNDING * (np.abs(centre) + overall)
     deviation = np.where(still, np.where(overall > _ROUNDING * np.abs(centre), overall, 1.0), deviation)
     return Scaling(centre[:-1], deviation[:-1], float(deviation[-1]) or 1.0)

@@ -214,8 +214,8 @@ def figure_shift(results: Results) -> Figure:
     hollow = Series("hollow: does not survive", Look(spec.GREY, (), "o"), points=True, hollow=True)
     legend = (*(Series(one.name, one.look, points=True) for one in columns), hollow)
     caption = (
-        "▴ marks a method that does not survive the shift: its loss is more than a quarter above AdaRR’s, or comes from "
-        "a few sequences only."
+        "▴ marks a method that does not survive the shift: its loss is more than a quarter above AdaRR’s, or "
+        "comes from a few sequences only."
     )
     return spec.panels_figure([panel], (spec.WIDTH, 1.0 + 0.42 * len(scenarios)), legend=legend, caption=caption)
 

@@ -87,8 +87,8 @@ def _diag_like_full(table: Table1) -> Claim | None:
     return Claim(
         "DIAG is about as good as FULL on uniform noise.",
         _verdict(close),
-        f"The two losses are within 10 % of each other in {sum(close)} of {len(close)} cells; the loss of DIAG divided by "
-        f"that of FULL goes from {least} to {most}.",
+        f"The two losses are within 10 % of each other in {sum(close)} of {len(close)} cells; the loss of DIAG "
+        f"divided by that of FULL goes from {least} to {most}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What decides the result of a run, besides the module and the task."""
+"""The settings of a run, which decide its result together with the module and the task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE = "torch"
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a module is trained. Together with module and task the fields decide the result; all have defaults.
+    """How a module is trained. These fields, the module and the task decide the result; all fields have defaults.
 
     Values out of range raise `InputError`.
 
@@ -46,11 +46,11 @@ class TrainSettings:
     seed: int = 0
     """Seed of the initial weights and of all contexts."""
     precision: str = "auto"
-    """auto: as the module has it. float32, float64, or bfloat16: mixed, weights in float32, products in bfloat16."""
+    """auto keeps that of the module; or float32, float64, or bfloat16: products in bfloat16, weights in float32."""
     compile: bool = False
     """Compile the module with torch.compile, which takes a minute and needs a C++ compiler."""
     threads: int = 1
-    """Of torch on a CPU. With small layers more cost time, and the last bits of a result depend on the number."""
+    """Threads of torch on a CPU. More make small layers slower, and the last bits of a result depend on the number."""
     sequences: int = 20_000
     """Fresh sequences on which the finished module is measured."""
 
@@ -78,7 +78,7 @@ class TorchRun:
     """All that config.json of a run says."""
 
     module: Mapping[str, Any]
-    """The architecture; of a module that is not ours its class and the shapes of its weights."""
+    """The architecture; for a module that is not of this package, its class and the shapes of its weights."""
     task: Mapping[str, Any]
     """`Task.specs`."""
     settings: TrainSettings
