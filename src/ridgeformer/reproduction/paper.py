@@ -2,8 +2,8 @@
 
 A printed number is rounded, and is itself a mean of ½(ŷ − y_t)² − ½(ŷ* − y_t)² over 100 000 sequences with one query
 each. We measure the standard error of such a mean with our predictor of the same cell; the paper's predictor is about
-as good, so its standard error is about the same. It is four to seven times that of our own estimate on as many sequences,
-and up to seven units of the last printed digit.
+as good, so its standard error is about the same. It is four to seven times that of our own estimate on as many
+sequences, and up to seven units of the last printed digit.
 """
 
 from __future__ import annotations

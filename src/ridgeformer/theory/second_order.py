@@ -18,7 +18,8 @@ The last layer has ω_yx = −2/(ν + μ), with the μ and ν that the other lay
     O(log κ + log log 1/ε).
 
 With noise in y nothing changes: the model then approaches OLS. If n < d, κ is that of the eigenvalues that are not
-zero, and w* the solution of least norm. In float64 the smallest eigenvalue is known to about κ·1e-16, and so is the result.
+zero, and w* the solution of least norm. In float64 the smallest eigenvalue is known to about κ·1e-16, and so is the
+result.
 
 A layer of the model costs products of d × d matrices, a step of the other methods only one product of a matrix and a
 vector: the comparison is of depth, not of arithmetic.
