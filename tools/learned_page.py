@@ -81,10 +81,12 @@ def answer(simplest: Simplest, arguments: str) -> Iterator[str]:
     measured, ratio = three.evaluation, three.evaluation.adjusted_loss / trained.adjusted_loss
     yield "# What it learned"
     yield paragraph(
-        f"Computed by `python tools/what_it_learned.py {arguments}`, which does not write a sentence whose numbers do "
-        "not bear it out. Symbols are those of `src/ridgeformer/core/notation.py`. Losses are adjusted "
-        f"losses, half squared errors less those of ridge regression that is told σ, on {trained.sequences:,} fresh "
-        f"sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}) unless it says otherwise.",
+        f"Computed by `python tools/what_it_learned.py {arguments}`, which writes a sentence only if the numbers "
+        "support it. Symbols are those of `src/ridgeformer/core/notation.py`. Losses are adjusted losses: half the "
+        "squared error, minus that of ridge regression that is told σ, so zero is perfect. They are measured on "
+        f"{trained.sequences:,} fresh sequences (σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}), unless "
+        "the text says otherwise. The model is diagonal (DIAG): each layer has four numbers ω, which say how much x "
+        "and y change by multiples of x and of y.",
     )
     best = simplest.best
     yield paragraph(
@@ -92,13 +94,13 @@ def answer(simplest: Simplest, arguments: str) -> Iterator[str]:
             "**Three constants do nearly what a trained four-layer diagonal model does**: "
             f"{measured.adjusted_loss:.4f} ± {measured.standard_error:.4f} against "
             f"{trained.adjusted_loss:.4f} ± {trained.standard_error:.4f}, "
-            f"{ratio - 1:+.1%}; 99 % of the sequences stay below {measured.p99:.3f} against {trained.p99:.3f}, and the "
-            f"largest is {measured.maximum:.2f} against {trained.maximum:.2f}.",
+            f"{ratio - 1:+.1%}; 99 % of the sequences have a loss below {measured.p99:.3f} against {trained.p99:.3f}, "
+            f"and the largest loss is {measured.maximum:.2f} against {trained.maximum:.2f}.",
             best is not None and best.count == 3 and ratio <= 1 + TOLERANCE and three.count == 3,
         ),
         claim(
-            f"The model itself has {simplest.trained_constants} numbers that matter: 16 ω, less 3 that one head ties "
-            "to the others and 2 in the last layer that nothing reads.",
+            f"The model itself has {simplest.trained_constants} numbers that matter: 16 ω, minus 3 that follow from "
+            "the others because there is one head, minus 2 in the last layer that do not change the prediction.",
             simplest.trained_constants == 11,
         ),
         claim(
@@ -148,9 +150,9 @@ def ladder(simplest: Simplest) -> Iterator[str]:
     yield "## From 14 constants to three"
     yield paragraph(
         "With two heads all four ω of a layer are free, 14 in all. They were dropped one at a time, each time the one "
-        "whose absence hurts least once the others are fitted again; then what was left was tied. All fits are on one "
-        "pool of contexts, half of them with larger targets and less weight; none of it is among the sequences "
-        "measured on.",
+        "that matters least after the others are fitted again. Then the remaining ω were tied to each other by a "
+        "formula. All fits use one pool of contexts, half of them with larger targets and less weight. No sequence of "
+        "the pool is among those that losses are measured on.",
     )
     rows = [_row("trained, one head", str(simplest.trained_constants), simplest.trained, trained)]
     for form in (*simplest.dropped, *simplest.forms):
@@ -165,19 +167,20 @@ def ladder(simplest: Simplest) -> Iterator[str]:
     tuned, bayes = (simplest.references[BASELINES[name].label] for name in ("tunedrr", "bayes"))
     yield paragraph(
         "What counts as a constant: every fitted number, and every round number put in its place. Not counted: n and "
-        "d, which ω are dropped and which tied, the exponent of the last layer and the sign of its e. Those are "
-        "choices, found by trying 43 forms by hand on other sequences (seed 5) than those measured here; most of them "
-        "were worse, and only the ones above were kept. The controls show what the choices are worth.",
+        "d, which ω are dropped and which are tied, the exponent of the last layer and the sign of its e. Those are "
+        "choices. They were found by trying 43 forms by hand, on other sequences (seed 5) than those measured here; "
+        "most forms were worse, and only the ones above were kept. The controls show how much the choices matter.",
     )
     yield paragraph(
         claim(
-            f"Dropping ω can help: {fewer.name} the fit moves to another minimum, {fewer.evaluation.adjusted_loss:.4f} "
-            f"instead of {free:.4f}. The trained model sits in the poorer one.",
+            f"Dropping ω can help: {fewer.name} the fit finds another minimum, {fewer.evaluation.adjusted_loss:.4f} "
+            f"instead of {free:.4f}. The trained model is in the worse one.",
             fewer.evaluation.adjusted_loss < 0.98 * free,
         ),
         claim(
-            "Closed forms that may invert Σ need fewer constants still: TunedRR, ridge regression with v = c min(σ̂², "
-            f"cap), has two and {tuned.adjusted_loss:.4f}. The Bayes limit is {bayes.adjusted_loss:.4f}.",
+            "Closed forms that may invert Σ need even fewer constants: TunedRR, ridge regression with v = c min(σ̂², "
+            f"cap), has two and a loss of {tuned.adjusted_loss:.4f}. The Bayes limit, the best that is possible "
+            f"without being told σ, is {bayes.adjusted_loss:.4f}.",
             bayes.adjusted_loss < tuned.adjusted_loss < trained,
         ),
     )
@@ -194,8 +197,9 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
     elsewhere = [journey.decay / journey.constants[-1] for journey in journeys]
     yield "## What it does, and why it works"
     yield paragraph(
-        "**It steps in the units of what is left.** Every layer makes the energy λ = Σ y² of the targets smaller. "
-        "Medians of λ / (n d) in front of each layer, and of what a step amounts to there, a r^l λ / (n d):",
+        "**Its constants grow as the remaining targets shrink.** Every layer makes the energy λ = Σ y² of the targets "
+        "smaller. The table has medians of λ / (n d) before each layer, and of the size of the step there, "
+        "a r^l λ / (n d):",
     )
     cells = [
         (str(layer), f"{energy[layer, low]:.3f}", f"{x:.3f}", f"{energy[layer, high]:.3f}", f"{y:.3f}")
@@ -204,20 +208,20 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
     yield table(("layer", f"λ / (n d), σ in {low}", "step", f"λ / (n d), σ in {high}", "step"), cells)
     yield paragraph(
         claim(
-            f"With little noise λ falls by a factor of {decay:.2f} a layer, and the fitted r is {r:.2f}: the sequence "
-            f"grows as fast as a clean context's energy falls, and its steps stay between {min(clean):.2f} and "
-            f"{max(clean):.2f}.",
+            f"With little noise, λ falls by a factor of {decay:.2f} in each layer, and the fitted r is {r:.2f}: the "
+            "constants grow as fast as the energy of a context without noise falls, so the steps stay between "
+            f"{min(clean):.2f} and {max(clean):.2f}.",
             abs(decay / r - 1) < 0.03 and max(clean) < 1.3 * min(clean),
         ),
         claim(
-            "(That they agree so closely is luck: on the other tasks below the ratio of the two is between "
+            "(That the two agree so closely is luck: on the other tasks below, their ratio is between "
             f"{min(elsewhere):.2f} and {max(elsewhere):.2f}.)",
             min(elsewhere) > 0.7 and max(elsewhere) < 1.4,
         ),
         claim(
-            "Noise cannot be fitted away, so with much noise λ falls late, and the same steps grow from "
-            f"{noisy[0]:.2f} to {noisy[-1]:.2f}. **Being late is how the model knows the noise**: every term with λ or "
-            "y α reacts to it.",
+            "Noise cannot be fitted, so with much noise λ falls later, and the same steps grow from "
+            f"{noisy[0]:.2f} to {noisy[-1]:.2f}. **The model sees the noise in how slowly λ falls**: every term with λ "
+            "or y α reacts to it.",
             noisy == sorted(noisy) and noisy[-1] > 2 * noisy[0],
         ),
     )
@@ -225,10 +229,11 @@ def why(short: Explanation, three: Description, journeys: Sequence[Journey], dec
     shares = [layer.common_share for layer in short.filters.layers]
     yield paragraph(
         claim(
-            "**It decides late.** One filter f(Σ) for all contexts explains "
+            "**It adapts late.** One filter f(Σ) for all contexts explains "
             + ", ".join(f"{share:.1%}" for share in shares)
-            + " of ŵ after layers 1 to 4: two layers that treat all noise alike, two that tell it apart. The figure "
-            "shows the filters of the bands of noise fan out to those of ridge regression (dotted).",
+            + " of ŵ after layers 1 to 4: the first two layers treat all noise levels alike, the last two do not. In "
+            "the figure, the filters for different noise levels separate and approach those of ridge regression "
+            "(dotted).",
             min(shares[:2]) > 0.99 and max(shares[2:]) < 0.95,
         )
     )
@@ -246,8 +251,8 @@ def _ridge(short: Explanation) -> Iterator[str]:
     last = of_layer[short.model.layers]
     worst = max(band.distance for band in last.values())
     yield paragraph(
-        "**It ends as ridge regression with the right penalty.** For every context let v be the penalty whose ridge "
-        f"regression is closest to ŵ. Medians of √v, on {short.sequences:,} sequences:",
+        "**Its answer is ridge regression with the right penalty.** For every context, let v be the penalty whose "
+        f"ridge regression is closest to ŵ. Medians of √v, on {short.sequences:,} sequences:",
     )
     yield table(
         ("σ in", *bands),
@@ -263,14 +268,14 @@ def _ridge(short: Explanation) -> Iterator[str]:
     )
     yield paragraph(
         claim(
-            f"ŵ is within {worst:.2%} (squared, relative) of a ridge regression in every band. Over all contexts √v "
-            f"has a rank correlation of {correlations['Bayes']:.3f} with the posterior mean of σ, "
-            f"{correlations['AdaRR']:.3f} with AdaRR's estimate and {correlations['sigma']:.3f} with σ itself: it "
-            "estimates the noise more as Bayes would than as least squares does.",
+            f"ŵ is within {worst:.2%} (squared, relative) of a ridge regression in every band of σ. Over all contexts, "
+            f"√v has a rank correlation of {correlations['Bayes']:.3f} with the posterior mean of σ, "
+            f"{correlations['AdaRR']:.3f} with AdaRR's estimate and {correlations['sigma']:.3f} with σ itself: "
+            "its estimate of the noise is closer to that of Bayes than to that of least squares.",
             worst < 0.01 and correlations["Bayes"] > correlations["AdaRR"] > correlations["sigma"],
         )
     )
-    yield "![Noise that the model acts on](figures/what-it-learned-implied-noise.svg)"
+    yield "![Noise level that the model assumes](figures/what-it-learned-implied-noise.svg)"
 
 
 def roles(explanation: Explanation) -> Iterator[str]:
@@ -279,8 +284,8 @@ def roles(explanation: Explanation) -> Iterator[str]:
     everywhere = {ablation.blocks: ablation for ablation in explanation.ablations if ablation.layer is None}
     yield "## What each ω is for, tested"
     yield paragraph(
-        "The trained model with an ω switched off in all layers, as it is and with the rest fitted again; "
-        f"{explanation.sequences:,} sequences, refitted losses by σ as well:",
+        "Losses of the trained model with an ω switched off in all layers: with the rest unchanged, and with the rest "
+        f"fitted again, the latter also by σ; {explanation.sequences:,} sequences:",
     )
     rows, refitted = [], {}
     for blocks, ablation in everywhere.items():
@@ -291,7 +296,9 @@ def roles(explanation: Explanation) -> Iterator[str]:
             cells = [f"{loss:.3f}" for loss in refitted[blocks]]
         alone = f"{ablation.alone.total.adjusted_loss:.3g}"
         rows.append((ablation.label.removesuffix(", all layers"), alone, *cells))
-    yield table(("switched off", "as it is", "rest fitted again", *(band.label for band in explanation.bands)), rows)
+    yield table(
+        ("switched off", "rest unchanged", "rest fitted again", *(band.label for band in explanation.bands)), rows
+    )
     nothing, xx, xy, yy = (refitted[blocks] for blocks in ((), ("xx",), ("xy",), ("yy",)))
     both, zero = refitted["xy", "yy"], everywhere[("yx",)].alone.total.adjusted_loss
     single = [ablation for ablation in explanation.ablations if ablation.layer is not None]
@@ -305,26 +312,26 @@ def roles(explanation: Explanation) -> Iterator[str]:
             ),
             bullet(
                 claim(
-                    "**ω_xx is preconditioning.** What suffers is low noise, where Σ must really be inverted: "
-                    f"{xx[1]:.3f} against {nothing[1]:.3f}; with much noise it is {xx[-1]:.3f} against "
+                    "**ω_xx is preconditioning.** Without it the loss rises most at low noise, where Σ must be "
+                    f"inverted: {xx[1]:.3f} against {nothing[1]:.3f}; with much noise it is {xx[-1]:.3f} against "
                     f"{nothing[-1]:.3f}.",
                     xx[1] / nothing[1] > 2 * xx[-1] / nothing[-1],
                 )
             ),
             bullet(
                 claim(
-                    f"**ω_xy and ω_yy adapt to the noise, and stand in for each other.** Without ω_xy {xy[0]:.3f}, "
-                    f"without ω_yy {yy[0]:.3f}, without both {both[0]:.3f}: what is left is GD++, one filter for all "
-                    f"noise, right in the middle ({min(both[1:]):.3f}) and wrong at both ends ({both[1]:.3f} and "
-                    f"{both[-1]:.3f}).",
+                    f"**ω_xy and ω_yy adapt to the noise, and each can replace the other.** The loss is {xy[0]:.3f} "
+                    f"without ω_xy, {yy[0]:.3f} without ω_yy, and {both[0]:.3f} without both. The last is GD++, one "
+                    f"filter for all noise levels: good in the middle ({min(both[1:]):.3f}) and bad at both ends "
+                    f"({both[1]:.3f} and {both[-1]:.3f}).",
                     both[0] > 2 * max(xy[0], yy[0]) and min(both[1], both[-1]) > 4 * max(nothing[1], nothing[-1]),
                 )
             ),
             bullet(
                 claim(
-                    "**Ablations without refitting mislead.** These cost less than 2 % once the rest is fitted again, "
-                    f"some even help: {'; '.join(ablation.label for ablation in unneeded)}. Without refitting they "
-                    f"raise the loss up to {dearest:.2f}.",
+                    "**Ablations without refitting mislead.** These cost less than 2 % after the rest is fitted again, "
+                    f"and some even help: {'; '.join(ablation.label for ablation in unneeded)}. Without refitting they "
+                    f"raise the loss to up to {dearest:.2f}.",
                     dearest > 4 * nothing[0] and cheapest < nothing[0],
                 )
             ),
@@ -336,12 +343,12 @@ def roles(explanation: Explanation) -> Iterator[str]:
 def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
     """The same form on other tasks and at other depths."""
     sequences = journeys[0].free.sequences
-    yield "## Does it travel?"
+    yield "## Does it work elsewhere?"
     yield paragraph(
-        "The same form elsewhere: with the constants above, in the units of the other task; with its three constants "
-        f"fitted again; and with all ω fitted from there. {sequences:,} sequences. The last columns compare r with the "
-        "factor by which λ falls in a layer at low noise. A mean beyond 10, which a few sequences then make up, reads "
-        "“explodes”.",
+        "Losses of the same form on other tasks: with the constants above, in the units of the other task; with its "
+        f"three constants fitted again; and with all ω fitted, starting from there; {sequences:,} sequences. The last "
+        "columns compare r with the factor by which λ falls in a layer at low noise. “explodes” stands for a mean "
+        "above 10, which comes from a few sequences.",
     )
     rows = []
     for journey in journeys:
@@ -349,7 +356,7 @@ def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
         where = f"σ ~ {task.prior.spec}, d = {task.dim}, n = {task.examples}, {journey.layers} layers"
         losses = (_loss(part.adjusted_loss) for part in (journey.unchanged, journey.refitted, journey.free))
         rows.append((where, *losses, *(f"{value:.3f}" for value in journey.constants), f"{journey.decay:.2f}"))
-    yield table(("task", "as it is", "three fitted", "all ω fitted", "a", "e", "r", "fall of λ"), rows)
+    yield table(("task", "same constants", "three fitted", "all ω fitted", "a", "e", "r", "fall of λ"), rows)
     at_four = [journey for journey in journeys if journey.layers == 4]
     sound = [
         journey for journey in at_four if max(journey.refitted.adjusted_loss, journey.free.adjusted_loss) <= _EXPLODES
@@ -358,18 +365,18 @@ def elsewhere(simplest: Simplest, journeys: Sequence[Journey]) -> Iterator[str]:
     deeper = [journey for journey in journeys if journey.layers > 4]
     yield paragraph(
         claim(
-            f"Not far. Refitted to other tasks with four layers, three constants cost between {min(costs):.2f} and "
-            f"{max(costs):.1f} times what all ω do, and deeper models explode with them. It is a short description of "
-            "what four layers do on this task, not a law.",
+            "Not well. On other tasks with four layers, the loss of three fitted constants is between "
+            f"{min(costs):.2f} and {max(costs):.1f} times that of all ω, and deeper models explode with them. So it is "
+            "a short description of what four layers do on this task, not a general law.",
             len(costs) > 2
             and max(costs) > 1.2
             and min(costs) > 1
             and all(journey.refitted.adjusted_loss > _EXPLODES for journey in deeper),
         ),
         claim(
-            "It is a good place to start from, though: with all ω freed from there, "
+            "It is a good starting point, though: when all ω are fitted from there, the loss is "
             + " and ".join(f"{journey.free.adjusted_loss:.4f} with {journey.layers} layers" for journey in deeper)
-            + f", where four have {simplest.dropped[1].evaluation.adjusted_loss:.4f}.",
+            + f", while four layers have {simplest.dropped[1].evaluation.adjusted_loss:.4f}.",
             all(journey.free.adjusted_loss < simplest.dropped[1].evaluation.adjusted_loss for journey in deeper),
         ),
     )
@@ -382,13 +389,14 @@ def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: E
     other, correlation = stand_in.fitted.total, explanation.implied.correlations["Bayes"]
     shares = ", ".join(f"{share:.1%}" for share in explanation.fit.shares)
     ranks = ", ".join(str(part.effective_rank) for part in explanation.fit.remainders if part.matrix == "P")
-    yield "## And a full model?"
+    yield "## What about a full model?"
     yield paragraph(
         claim(
             f"A full model of {layers} layers has {explanation.model.size:,} numbers and a loss of "
             f"{own.adjusted_loss:.4f} ± {own.standard_error:.4f} ({explanation.sequences:,} sequences). A diagonal "
-            f"model of {int((~inert(layers)).sum())} ω, fitted to its predictions from the nearest diagonal, explains "
-            f"{stand_in.fitted_share:.2%} of them and has {other.adjusted_loss:.4f} ± {other.standard_error:.4f}.",
+            f"model with {int((~inert(layers)).sum())} ω, fitted to its predictions, explains "
+            f"{stand_in.fitted_share:.2%} of them and has a loss of {other.adjusted_loss:.4f} ± "
+            f"{other.standard_error:.4f}.",
             stand_in.fitted_share > 0.99,
         ),
         claim(
@@ -398,7 +406,8 @@ def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: E
             min(explanation.fit.shares) < 0.5 < max(explanation.fit.shares),
         ),
         claim(
-            f"The noise it acts on has a rank correlation of {correlation:.4f} with the posterior mean of σ.",
+            f"The noise level that it assumes has a rank correlation of {correlation:.4f} with the posterior mean of "
+            "σ.",
             correlation > 0.99,
         ),
     )
@@ -409,13 +418,13 @@ def of_full(explanation: Explanation, ablations: Sequence[Ablation], diagonal: E
     nothing, xx, xy, yy, both = (losses[blocks] for blocks in ((), ("xx",), ("xy",), ("yy",), ("xy", "yy")))
     yield paragraph(
         claim(
-            "**Its blocks do not share out the work as ω do.** With what a layer does switched off block by block in "
-            f"all layers, and all other entries of P and Q fitted again: nothing off {nothing:.4f}, xx {xx:.4f}, xy "
-            f"{xy:.4f}, yy {yy:.4f}, and xy and yy, all by which a token is moved in proportion to its own y, "
-            f"{both:.4f}. The same leaves a diagonal model with GD++ and {of_diagonal.total.adjusted_loss:.3f}, at any "
-            "depth: it is then linear in y. In a full model α and λ reach the blocks that are left through the y "
-            "column of P and the y row of Q, so it still tells noise apart. What it misses most is "
-            "preconditioning.",
+            "**Its blocks do not divide the work as the ω do.** Losses with blocks of the update switched off in all "
+            f"layers, and all other entries of P and Q fitted again: nothing off {nothing:.4f}, xx {xx:.4f}, xy "
+            f"{xy:.4f}, yy {yy:.4f}, both xy and yy {both:.4f}. The last two are all that changes a token in "
+            "proportion to its own y. A diagonal model without them is GD++, which is linear in y, and has a loss of "
+            f"{of_diagonal.total.adjusted_loss:.3f} at any depth. In a full model, α and λ still enter the other "
+            "blocks through the y column of P and the y row of Q, so it can still adapt to the noise. Its most "
+            "important block is xx, preconditioning.",
             both < 1.5 * nothing and of_diagonal.total.adjusted_loss > 5 * both and xx > 2 * max(xy, yy, both),
         )
     )

@@ -78,7 +78,8 @@ class ConstantForm:
 FORMS = (
     ConstantForm(
         "four sequences",
-        "Each ω is a geometric sequence over the layers but the last, with the pattern; the last has its own two.",
+        "Each ω is a geometric sequence over all layers except the last, which has two of its own; the pattern leaves "
+        "out ω_xy in the first layer and ω_xx in the second.",
         lambda L, *c: (c[:4], c[4:8], c[8:]),
         {"xx": 0.25, "xy": 0.24, "yx": 0.25, "yy": 0.06, "r_xx": 2.3, "r_xy": 2.7, "r_yx": 2.6, "r_yy": 2.6,
          "last yx": 9.8, "last yy": 2.6}),
@@ -91,23 +92,23 @@ FORMS = (
         lambda L, a, xy, e, r, last_yx, last_yy: ((a, xy, a, e), r, (last_yx, last_yy)),
         {"a": 0.24, "xy": 0.27, "e": 0.063, "r": 2.39, "last yx": 9.8, "last yy": 2.3}),
     ConstantForm(
-        "last ω_yy = −e r^L", "The last rescaling is the next but one of the sequence, with its sign turned.",
+        "last ω_yy = −e r^L", "The last rescaling has the opposite sign and the exponent L, which skips one term.",
         lambda L, a, xy, e, r, last_yx: ((a, xy, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.25, "xy": 0.25, "e": 0.056, "r": 2.42, "last yx": 10.0}),
     ConstantForm(
-        "ω_xy = ω_xx", "In units of 1/(n d), ω_xy has the size a r^l too.",
+        "ω_xy = ω_xx", "In units of 1/(n d), ω_xy also has the size a r^l.",
         lambda L, a, e, r, last_yx: ((a, a, a, e), r, (last_yx, e * abs(r) ** L)),
         {"a": 0.246, "e": 0.055, "r": 2.41, "last yx": 9.8}),
     ConstantForm(
-        "last ω_yx = a r^L", "The last gradient step is the next but one of its sequence as well.",
+        "last ω_yx = a r^L", "The last gradient step has the exponent L too.",
         lambda L, a, e, r: ((a, a, a, e), r, (a * abs(r) ** L, e * abs(r) ** L)),
         {"a": 0.239, "e": 0.0525, "r": 2.475}),
     ConstantForm(
-        "e = a/5", "The same with the rescaling tied to the step by a round number.",
+        "e = a/5", "The same, with the rescaling a round multiple of the step.",
         lambda L, a, r: ((a, a, a, a / 5), r, (a * abs(r) ** L, a / 5 * abs(r) ** L)),
         {"a": 0.243, "r": 2.44}, round_numbers=1),
     ConstantForm(
-        "a = 1/4, e = 1/20", "The same with two of the three constants set to round numbers.",
+        "a = 1/4, e = 1/20", "The same, with two of the three constants set to round numbers.",
         lambda L, r: ((1 / 4, 1 / 4, 1 / 4, 1 / 20), r, (1 / 4 * abs(r) ** L, 1 / 20 * abs(r) ** L)),
         {"r": 2.43}, round_numbers=2),
     ConstantForm(

@@ -190,7 +190,7 @@ def ladder_figure(simplest: Simplest) -> Figure:
     end = [simplest.trained_constants], [simplest.trained.adjusted_loss]
     series.append(line("trained", Look(BLACK, (), "*"), *end, points=True))
     series.append(Series("trained + 5 %", Look(BLACK, _DASHED, width=0.8), level=simplest.limit))
-    return panels_figure([Chart("", Axis("fitted constants"), Axis(spec.LOSS, log=True), tuple(series))], (7.2, 3.6))
+    return panels_figure([Chart("", Axis("constants"), Axis(spec.LOSS, log=True), tuple(series))], (7.2, 3.6))
 
 
 # --- parts switched off ----------------------------------------------------------------------------------------------
