@@ -20,7 +20,7 @@ from ridgeformer.core.validation import one_of
 from ridgeformer.estimators import checks
 from ridgeformer.estimators.checks import DataError, DataWarning
 from ridgeformer.estimators.empirical_bayes import NoiseLevels
-from ridgeformer.estimators.fitting import FREE, NONE, POOLED, Fitted, fit_groups
+from ridgeformer.estimators.fitting import CORRELATED, FREE, NONE, POOLED, Fitted, fit_groups
 from ridgeformer.estimators.problems import GroupedRows
 
 
@@ -148,7 +148,8 @@ class GroupRidge(GroupedRegressor):
     Parameters
     ----------
     fit_intercept: True gives each group its own intercept, without shrinkage; "pooled" also pulls the intercepts of
-        small groups towards the common mean; False means that y is 0 where all features are 0.
+        small groups towards the common mean; "correlated" also learns how intercept and weights depend on each other
+        across groups, as mixed models do; False means that y is 0 where all features are 0.
     group: the column of X that holds the groups: its name in a DataFrame, or its number. With it, pipelines and
         GridSearchCV work, which pass only X and y. None if groups are passed to `fit`, or if there are none.
     on_progress: called with (groups done, number of groups).
@@ -270,7 +271,7 @@ class GroupRidge(GroupedRegressor):
 
     def _intercept(self) -> str:
         if isinstance(self.fit_intercept, str):
-            return one_of("fit_intercept", self.fit_intercept, (POOLED,))
+            return one_of("fit_intercept", self.fit_intercept, (POOLED, CORRELATED))
         return FREE if self.fit_intercept else NONE
 
     def _report(self) -> Callable[[int, int], None]:

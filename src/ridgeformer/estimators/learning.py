@@ -60,7 +60,9 @@ class Learned(NamedTuple):
     converged: bool
 
 
-def learn(examples: Array, gram: Array, solve: Solver, on_round: Callable[[int], None]) -> Learned:
+def learn(
+    examples: Array, gram: Array, solve: Solver, on_round: Callable[[int], None], mean: Array | None = None
+) -> Learned:
     """The prior that explains these problems best.
 
     Parameters
@@ -69,10 +71,13 @@ def learn(examples: Array, gram: Array, solve: Solver, on_round: Callable[[int],
     gram: (groups, p + 1, p + 1), features of about unit variance.
     solve: gives posteriors.
     on_round: called after each round with its number.
+    mean: μ to start from, (p,); zero unless given.
 
     Returns the prior, the number of rounds, and whether they ended because nothing changed any more.
     """
     prior, chosen, refined, number = _start(examples, gram), False, False, 0
+    if mean is not None:
+        prior = replace(prior, mean=mean)
     some = slice(None, None, max(1, len(gram) // _ROUGH_GROUPS))
     for number in range(1, _ROUNDS + 1):
         part = slice(None) if refined else some
