@@ -296,4 +296,4 @@ def test_cluster_that_is_none_is_one_sentence(
 
 
 def test_number_of_workers_of_a_scheduler_that_runs_is_refused(tmp_path: Path) -> None:
-    refused("are there already", rf.sweep, tiny(1, 40), out=tmp_path, cluster="tcp://127.0.0.1:9", workers=2)
+    refused("has its workers already", rf.sweep, tiny(1, 40), out=tmp_path, cluster="tcp://127.0.0.1:9", workers=2)
