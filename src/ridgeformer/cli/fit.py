@@ -19,7 +19,7 @@ def fit(
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
     group: Annotated[str | None, terminal.argument("COLUMN")] = None,
     features: Annotated[tuple[str, ...], terminal.argument("COLUMN…")] = (),
-    intercept: Literal["own", "pooled", "none"] = "own",
+    intercept: Literal["own", "pooled", "correlated", "none"] = "own",
     predict: terminal.File = None,
     out: terminal.File = None,
     weights: terminal.File = None,
@@ -35,7 +35,8 @@ def fit(
         target: Column to predict.
         group: Column that says which group a row belongs to; without it all rows are one regression.
         features: Columns to predict from; all others that the table has unless given.
-        intercept: A level of its own for each group; pooled pulls those of small groups towards the others'; or none.
+        intercept: The level of each group: its own; pooled, which pulls those of small groups towards the others';
+            correlated, which also learns how level and weights depend on each other; or none.
         predict: File of rows to predict, which need no target; by default those of the data themselves.
         out: Write these rows with prediction, std (noise included), low and high, the ends of a 95 % interval.
         weights: Also write each group's weights with their standard deviations, intercept and noise level.
@@ -50,7 +51,7 @@ def fit(
     frame = tables.read_table(data)
     chosen = tables.choose_features(frame, target, group, features)
     asked = frame if predict is None else tables.read_table(predict)
-    kind = intercept if intercept == "pooled" else intercept == "own"
+    kind = {"own": True, "none": False}.get(intercept, intercept)
     with terminal.Progress(1.0) as progress:
         on_groups = lambda done, total: progress.show("groups", done / total)  # noqa: E731
         try:

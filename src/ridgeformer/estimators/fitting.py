@@ -237,6 +237,7 @@ def fit_groups(rows: GroupedRows, intercept: str, on_chunk: OnChunk, backend: st
     new = np.diag(np.append(prior.spread, between.scale) ** 2)
     if coordinates is not None:
         new = coordinates.covariance(np.diag(learned.prior.spread**2)) * _unit(scaling, p + 1)
+        between = replace(between, scale=float(np.sqrt(new[p, p])))
     return Fitted(
         intercept,
         scaling,
@@ -466,7 +467,5 @@ def _outer(inner: WeightPrior, scaling: Scaling, coordinates: Coordinates | None
     mean, variance, uncertain = inner.mean, inner.scale**2, inner.mean_variance
     if coordinates is not None:
         mean = coordinates.weights(mean)[:p]
-        variance, uncertain = (
-            np.diagonal(coordinates.covariance(np.diag(own)))[:p] for own in (variance, uncertain)
-        )
+        variance, uncertain = (np.diagonal(coordinates.covariance(np.diag(own)))[:p] for own in (variance, uncertain))
     return WeightPrior(mean * unit, np.sqrt(variance) * unit, noise, uncertain * unit**2)
