@@ -6,10 +6,10 @@ end. An intercept is treated in one of four ways:
 * *free*: each group's rows are centred, which costs a degree of freedom: n becomes n − 1. The intercept is not shrunk.
 * *pooled*: the same, and then each group's mean ȳ is pulled towards the prediction of a regression of all groups' means
   ȳ on x̄. It is pulled further if its own error E[σ²]/n is larger compared with the scatter around that regression.
-* *correlated*: the intercept is the weight of one more feature, which is always 1. Weights are correlated between groups,
-  w_g ~ N(μ, Λ) with any Λ, as in linear mixed models. With w = β + R u and Λ = R diag(τ²) Rᵀ the coordinates u are not,
-  and all other formulas hold for them, with features X R and targets y − Xβ. β is one regression of all rows; R is found
-  in rounds, which set Λ to the mean over g of E[(w_g − μ)(w_g − μ)ᵀ] (EM).
+* *correlated*: the intercept is the weight of one more feature, which is always 1. Weights may be correlated between
+  groups, w_g ~ N(μ, Λ) with any Λ, as in linear mixed models. With w = β + R u and Λ = R diag(τ²) Rᵀ, the coordinates u
+  are not correlated, and all other formulas hold for them, with features X R and targets y − Xβ. β is one regression of
+  all rows. R is found in rounds, which set Λ to the mean over g of E[(w_g − μ)(w_g − μ)ᵀ] (EM).
 * *none*: y is 0 where all features are 0.
 
 In each case a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
