@@ -86,7 +86,7 @@ def test_folder_of_a_cell_with_something_else_is_refused_before_anything_is_trai
 ) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "gdpp-1-uniform-5").write_text("in the way")
-    refuses(capsys, "gdpp-1-uniform-5 holds something else than this cell", *SMALL, "--layers", 2, "--out", tmp_path)
+    refuses(capsys, "gdpp-1-uniform-5 holds something other than this cell", *SMALL, "--layers", 2, "--out", tmp_path)
     assert not (tmp_path / "table1.json").exists()
 
 

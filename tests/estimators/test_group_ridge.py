@@ -49,11 +49,59 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_of_two_deviations_hold_95_percent(name: str) -> None:
     data = made_up_groups(1000, **SETTINGS[name], seed=1)
-    for intercept in (True, "pooled"):
+    for intercept in (True, "pooled", "correlated"):
         model = fitted(data, fit_intercept=intercept)
         mean, std = model.predict(data.fresh_features, data.fresh_groups, return_std=True)
         assert (np.abs(mean - data.fresh_y) < 1.96 * std).mean() == pytest.approx(0.95, abs=0.02)
         assert (np.abs(model.coef_ - data.weights) < 1.96 * model.coef_std_).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def correlated_groups(count: int, n: int, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Features, targets and groups of growth curves that cross at one point: who grows faster started higher; and Λ."""
+    rng = np.random.default_rng(seed)
+    covariance = np.array([[1.0, 0.0, 0.9], [0.0, 0.25, 0.0], [0.9, 0.0, 1.0]])  # of two weights and the intercept
+    drawn = rng.multivariate_normal([2.0, -1.0, 10.0], covariance, size=count)
+    groups, X = np.repeat(np.arange(count), n), rng.standard_normal((count * n, 2))
+    y = (X * drawn[groups, :2]).sum(axis=1) + drawn[groups, 2] + 1.5 * rng.standard_normal(count * n)
+    return X, y, groups, drawn
+
+
+def test_correlated_weights_and_intercepts_are_found_and_used() -> None:
+    X, y, groups, drawn = correlated_groups(300, 4, seed=0)
+    model = GroupRidge(fit_intercept="correlated").fit(X, y, groups)
+    errors = {}
+    for kind in (True, "pooled", "correlated"):
+        own = GroupRidge(fit_intercept=kind).fit(X, y, groups)
+        errors[kind] = ((np.column_stack([own.coef_, own.intercept_]) - drawn) ** 2).mean()
+    # Ridge regression that is told μ, Λ and σ: no linear method is better.
+    tokens, told = np.column_stack([X, np.ones(len(X))]), np.empty_like(drawn)
+    mean, precision = np.array([2.0, -1.0, 10.0]), np.linalg.inv(np.cov(drawn.T))
+    for group in range(300):
+        rows = groups == group
+        system = tokens[rows].T @ tokens[rows] / 1.5**2 + precision
+        told[group] = np.linalg.solve(system, tokens[rows].T @ y[rows] / 1.5**2 + precision @ mean)
+    best = ((told - drawn) ** 2).mean()
+    assert best < errors["correlated"] < 1.06 * best
+    assert errors["correlated"] < 0.9 * min(errors[True], errors["pooled"])
+    np.testing.assert_allclose(model.prior_.mean, [2.0, -1.0], atol=0.2)
+    np.testing.assert_allclose(model.prior_.scale, [1.0, 0.5], atol=0.25)
+    assert model.prior_.value_scale == pytest.approx(1.0, abs=0.2)
+
+
+def test_correlated_groups_that_come_later_or_are_unknown_are_predicted_with_what_was_learned() -> None:
+    X, y, groups, _ = correlated_groups(200, 6, seed=1)
+    early, late = groups < 150, groups >= 150
+    model = GroupRidge(fit_intercept="correlated").fit(X[early], y[early], groups[early])
+    with pytest.warns(DataWarning, match="None of these groups was fitted"):
+        mean, std = model.predict(X[late], groups[late], return_std=True)
+    assert (np.abs(mean - y[late]) < 1.96 * std).mean() > 0.94  # F leaves room for levels that no group had
+    model.add_groups(X[late], y[late], groups[late])
+    whole = GroupRidge(fit_intercept="correlated").fit(X, y, groups)
+    assert np.abs(model.coef_ - whole.coef_).mean() < 0.1 * whole.coef_.std()  # the prior has changed a little
+    gaps = np.where(np.arange(X.size).reshape(X.shape) % 17 == 0, np.nan, X)
+    with pytest.warns(DataWarning, match="missing"):
+        whole.fit(gaps, y, groups)
+    assert np.isfinite(whole.coef_).all()
 
 
 def test_it_predicts_better_than_a_regression_for_each_group() -> None:
@@ -65,10 +113,9 @@ def test_it_predicts_better_than_a_regression_for_each_group() -> None:
     assert ours < 0.9 * ((theirs - DATA.fresh_y) ** 2).mean()
 
 
-@pytest.mark.parametrize("intercept", [True, "pooled", False])
-def test_compiled_kernel_and_reference_give_the_same_answers(intercept: bool | str) -> None:
+@pytest.mark.parametrize("kind", ["free", "pooled", "correlated", "none"])
+def test_compiled_kernel_and_reference_give_the_same_answers(kind: str) -> None:
     rows = GroupedRows.from_codes(DATA.X, DATA.y, DATA.groups, 60)
-    kind = "pooled" if intercept == "pooled" else "free" if intercept else "none"
     reference, fused = (fit_groups(rows, kind, lambda *_: None, backend) for backend in ("reference", "fused"))
     np.testing.assert_allclose(fused.weights, reference.weights, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(fused.covariance, reference.covariance, rtol=1e-4, atol=1e-7)

@@ -314,7 +314,7 @@ def test_missing_records_are_named_with_the_command_that_makes_them(browser: Bro
     folder = write_records(tmp_path / "mine", {"table1": records()["table1"]})
     browser.open(write_page(folder, tmp_path, models=("diag-4-uniform-5",)), "figure=2")
     said = browser.run("return document.getElementById('panel-2').innerText")
-    assert "This needs profiles.json, which is not there. Make it with ridgeformer reproduce --out mine." in said
+    assert "This needs the file profiles.json, which is missing. Make it with ridgeformer reproduce --out mine." in said
     assert "claims.json" in browser.run("return document.getElementById('claims').innerText")
     assert browser.complaints() == []
 

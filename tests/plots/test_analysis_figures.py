@@ -99,7 +99,7 @@ def test_ablation_figures_have_every_part_that_acts_and_every_band_over_the_cont
     assert explanation.ablations is not None
     (chart,) = figures["ablations"].panels
     assert chart.y.names == tuple(one.label for one in explanation.ablations if not one.inert)  # type: ignore[union-attr]
-    assert labels(figures["ablations"]) == ["as it is", "rest fitted again"]
+    assert labels(figures["ablations"]) == ["rest unchanged", "rest fitted again"]
     (heat,) = figures["ablation-bands"].panels
     assert isinstance(heat, HeatMap)
     control, *others = [a for a in explanation.ablations if a.refitted]

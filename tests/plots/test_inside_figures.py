@@ -75,7 +75,7 @@ def test_readouts_of_one_seed_have_no_spread_and_missing_depths_are_named() -> N
     for name in ("5", "7"):
         figure = figure_of(name, readouts=replace(record, models=models))
         assert all(one.low == () for chart in figure.panels for one in chart.series)  # type: ignore[union-attr]
-        assert figure.notes[0] == "Without FULL in: 6 layers."
+        assert figure.notes[0] == "Missing: FULL in 6 layers."
 
 
 def test_first_picture_of_the_page_is_one_model_read_out_after_each_of_its_layers(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_figure_1_has_a_gap_where_a_model_is_missing_and_names_it() -> None:
     table: Table1 = made_up("table1")
     kept = tuple(e for e in table.entries if (e.method, e.layers, e.noise) != ("full", 4, "uniform:5"))
     figure = figure_of("1", table1=replace(table, entries=kept))
-    assert figure.notes == ("Without FULL 4 in: σ ~ U(0, 5).",)
+    assert figure.notes == ("Missing: FULL 4 in σ ~ U(0, 5).",)
     assert [math.isnan(y) for y in named(figure.panels[5])["FULL"].y] == [False] * 3 + [True] + [False] * 3
 
 
@@ -130,7 +130,7 @@ def test_profiles_without_a_prior_leave_its_panel_empty_and_say_so() -> None:
     cut = replace(record, panels=tuple(panel for panel in record.panels if panel.noise != "uniform:6"))
     for name in ("2", "6"):
         figure = figure_of(name, profiles=cut)
-        assert figure.notes == ("Without everything in: σ ~ U(0, 6) 7 layers.",)
+        assert figure.notes == ("Missing: everything in σ ~ U(0, 6) 7 layers.",)
         assert figure.panels[6].remark == "no record"  # type: ignore[union-attr]
 
 

@@ -93,7 +93,7 @@ def test_shift_figure_has_every_predictor_in_every_scenario() -> None:
     assert isinstance(table, Comparison)
     assert tuple(one.name for one in table.columns) == PREDICTORS
     assert table.rows[:2] == ("no shift", "40 examples instead of 20")
-    assert "a share 0.05 of outliers × 10" in table.rows
+    assert "outliers: noise × 10 with probability 0.05" in table.rows
     for name, column, failed in zip(PREDICTORS, table.columns, table.failed, strict=True):
         expected = [scenario.results[name] for scenario in record.scenarios]
         assert column.x == tuple(result.ratio for result in expected)

@@ -81,4 +81,4 @@ def test_what_cannot_be_drawn_is_one_sentence() -> None:
     refused("nothing to draw", sweep_figure, made_up(seed=[0, 1, 2]))
     refused("Did you mean 'layers'", sweep_figure, made_up(layers=[1, 2]), "layer")
     refused("value must be one of", sweep_figure, made_up(layers=[1, 2]), "layers", "name")
-    refused("too many; choose some", sweep_figure, made_up(layers=[1, 2], noise=[f"uniform:{n}" for n in range(30)]))
+    refused("too many: choose some", sweep_figure, made_up(layers=[1, 2], noise=[f"uniform:{n}" for n in range(30)]))

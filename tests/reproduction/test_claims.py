@@ -37,9 +37,12 @@ def test_verdict_depends_on_the_losses(factor: float, verdict: str) -> None:
         replace(entry, adjusted_loss=factor * limits[entry.noise]) if entry.layers in (5, 6, 7) else entry
         for entry in table.entries
     ]
-    (claim,) = (c for c in check_claims(Table1(tuple(entries), 1000, 1), {}) if c.statement.startswith("Five layers"))
+    (claim,) = (
+        c for c in check_claims(Table1(tuple(entries), 1000, 1), {}) if c.statement.startswith("Five or more layers")
+    )
     assert claim.verdict == verdict
-    assert claim.numbers.startswith("42 of 42 cells" if verdict == "confirmed" else "0 of 42 cells; not so: DIAG 5 U1 ")
+    expected = "True in 42 of 42 cells." if verdict == "confirmed" else "True in 0 of 42 cells. Not true in: DIAG 5 U1 "
+    assert claim.numbers.startswith(expected)
 
 
 def test_claims_that_nothing_is_known_about_are_left_out() -> None:

@@ -152,7 +152,7 @@ def test_scheduler_that_never_comes_back_is_one_sentence_and_the_same_command_go
     with interrupted_scheduler(tmp_path, STUDY) as (main, _):
         _, errors = main.communicate(timeout=120)
         assert main.returncode != 0
-        assert "The Dask scheduler is gone; nothing is lost, and the same command goes on." in errors
+        assert "The Dask scheduler is gone. Nothing is lost: the same command continues." in errors
     with cluster(tmp_path / "again", 2) as running:
         main = start_main(STUDY, tmp_path / "out", running.address)
         output, errors = main.communicate(timeout=200)
@@ -296,4 +296,4 @@ def test_cluster_that_is_none_is_one_sentence(
 
 
 def test_number_of_workers_of_a_scheduler_that_runs_is_refused(tmp_path: Path) -> None:
-    refused("are there already", rf.sweep, tiny(1, 40), out=tmp_path, cluster="tcp://127.0.0.1:9", workers=2)
+    refused("has its workers already", rf.sweep, tiny(1, 40), out=tmp_path, cluster="tcp://127.0.0.1:9", workers=2)

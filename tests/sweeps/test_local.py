@@ -196,7 +196,7 @@ def test_cell_that_kills_its_process_is_given_up_and_the_others_finish(
     configs["child"] = replace(good[1].config, noise=Deadly(), start="deadly")
     result = rf.sweep(configs, out=tmp_path, workers=2)
     assert list(result.failed) == ["deadly"]
-    assert "died 2 times without getting any further" in result.failed["deadly"]
+    assert "died 2 times without progress" in result.failed["deadly"]
     assert result.skipped == {"child": "deadly"}
     assert len(result.finished) == 3
 
@@ -206,7 +206,7 @@ def test_interrupt_saves_all_cells_says_how_to_go_on_and_leaves_no_process(tmp_p
         if event.what == "running" and event.share > 0:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="The same command goes on from there") as caught:
+    with pytest.raises(InterruptedRunError, match="The same command continues from there") as caught:
         rf.sweep(LONGER, out=tmp_path, workers=2, on_event=stop)
     assert str(tmp_path) in one_sentence(caught.value)
     assert checkpoints(tmp_path)  # though one is only due after 15 seconds
@@ -231,7 +231,7 @@ def test_cell_whose_folder_holds_another_run_is_refused_unless_it_may_be_overwri
     assert not rf.sweep({"mine": config}, out=tmp_path).failed
     other = replace(config, seed=5)
     before = stamps(tmp_path)
-    refused("holds something else than this cell", rf.sweep, {"mine": other}, out=tmp_path)
+    refused("holds something other than this cell", rf.sweep, {"mine": other}, out=tmp_path)
     assert stamps(tmp_path) == before
     assert rf.sweep({"mine": other}, out=tmp_path, overwrite=True).finished == ("mine",)
     assert rf.load(tmp_path / "mine" / "model.safetensors").info["training"]["seed"] == 5
@@ -242,7 +242,7 @@ def test_folder_of_a_cell_with_something_that_is_no_run_is_refused(tmp_path: Pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     config = rf.TrainConfig(layers=1)
-    refused("holds something else", rf.sweep, {"mine": config}, out=tmp_path, overwrite=overwrite)
+    refused("holds something other", rf.sweep, {"mine": config}, out=tmp_path, overwrite=overwrite)
 
 
 def test_cell_whose_parent_is_damaged_fails_and_says_which_file(whole: Whole, tmp_path: Path) -> None:

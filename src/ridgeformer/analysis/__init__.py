@@ -1,17 +1,18 @@
-"""A learned algorithm taken apart, and written down again in as few numbers as it needs.
+"""What a trained model does: measurements of its algorithm, and the algorithm in as few numbers as it needs.
 
 | question | answered by | exact for |
 |---|---|---|
-| which four ω a layer is it? | `omega_of`, `diagonal_fit` | diag, gdpp |
+| which four ω has each layer? | `omega_of`, `diagonal_fit` | diag, gdpp |
 | what do P and Q look like, however they are written? | `canonical_heads` | all |
-| which filter of Σ is it, which noise does it act on? | `filters` | gdpp |
+| which filter of Σ is it, and which noise level does it assume? | `filters` | gdpp |
 | how long are its steps, how much is momentum? | `layer_steps` | diag, gdpp |
 | what is each ω for? | `ablations`, `switched_off` | all |
 | what is the algorithm, as code? | `algorithm` | diag, gdpp |
 | what do its registers hold? | `explain_registers` | diag, full |
 | how few constants does it need? | `simplest` | – |
 
-`explain_model` answers all but the last two, on the same fresh contexts; it is for models without registers.
+`explain_model` answers all questions except the last two, on the same fresh contexts. It is for models without
+registers.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Switching parts of a model off, to see what they are for.
 
 A layer adds [[A, b], [cᵀ, δ]] = Σ_k P_k G Q_k to the identity. In a diagonal layer the blocks are ω_xx Σ, ω_xy α,
-ω_yx αᵀ and ω_yy λ, so switching an ω off is emptying a block, which can be done to a model of any kind: rows of P
-choose the coordinates that are written, columns of Q those of the token that they are multiples of. One head cannot do
-without a single block; two can, so a model with blocks switched off has twice the heads. In a full model a block is
-more than an ω: Σ, α and λ all enter each of the four through the columns of P and the rows of Q.
+ω_yx αᵀ and ω_yy λ. So to switch an ω off is to set a block to zero, which is possible in a model of any kind: rows of P
+choose the coordinates that are written, and columns of Q the coordinates of the token that they are multiples of. With
+one head, a single block cannot be zero alone; with two it can, so a model with blocks switched off has twice as many
+heads. In a full model a block is more than an ω: Σ, α and λ all enter each of the four blocks through the columns of P
+and the rows of Q.
 
-A part may matter only because the rest was trained to rely on it. So what is left is also fitted again: the other ω, or
-all other entries of P and Q. The model with nothing switched off is fitted again as well, in the same form, and is what
-to compare with.
+A part may matter only because the rest was trained to rely on it. So the rest is also fitted again: the other ω, or all
+other entries of P and Q. The control is the model with nothing switched off, fitted again in the same form.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ITERATIONS = 100  # of each refit of ω; `Tuner.fit_entries` has its own number
 
 @dataclass(frozen=True)
 class Ablation:
-    """A model with some blocks switched off, in one layer or in all; `ablations` makes it."""
+    """The losses of a model with some blocks switched off, in one layer or in all; `ablations` makes it."""
 
     blocks: tuple[str, ...]  # of "xx", "xy", "yx", "yy"; none for the control
     layer: int | None  # counted from 1; None for all layers
@@ -114,13 +114,13 @@ def ablations(
     on_done: Callable[[int, int], None] | None = None,
     each_layer: bool = True,
 ) -> tuple[Ablation, ...]:
-    """Losses with nothing switched off, with each block in all layers, both that read a token's y, each of each layer.
+    """Measure losses with parts switched off: nothing, each block in all layers, both that read y, each in each layer.
 
     Parameters
     ----------
     model: of any kind; without both blocks that read y a diagonal model is GD++.
     sample: contexts of its dimension, to measure losses on.
-    tuner: if given, what is left is also fitted again.
+    tuner: if given, the rest is also fitted again.
     on_done: called with the number of ablations done and their total.
     each_layer: whether to switch blocks off in single layers too.
 

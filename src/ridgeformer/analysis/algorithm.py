@@ -47,7 +47,7 @@ def fit(X, y):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The constants of a diagonal model and what to say of them.
+    """The constants of a diagonal model, and sentences about them; `algorithm` makes it.
 
     >>> "def fit(X, y):" in Algorithm(np.zeros((2, 4)), "Nothing.", "It predicts 0.").as_code()
     True
@@ -117,7 +117,7 @@ def _used(omega: Array) -> tuple[list[str], Array]:
 
 
 def _moved(start: dict[str, str], terms: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Where a layer moves x and y: the sums of the terms that ω of these names stand for."""
+    """The new x and y of a layer: sums of the terms that these ω stand for."""
     return {at: " + ".join([text, *(terms[name] for name in names if name[0] == at)]) for at, text in start.items()}
 
 
@@ -132,7 +132,7 @@ def _latex_number(value: float) -> str:
 def algorithm(
     model: LinearTransformer, task: Task, label: str = "model", seed: int = 0, sequences: int | None = None
 ) -> Algorithm:
-    """The learned algorithm with its constants; of a full model, its best diagonal approximation.
+    """The learned algorithm with its constants; for a full model, its best diagonal approximation.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def recorded_task(model: LinearTransformer) -> Task | None:
 
 
 def share_text(share: float) -> str:
-    """A share of something that is explained; nothing, where guessing zero would have been nearer."""
+    """A share that is explained, in per cent; "nothing" where predicting zero would be nearer."""
     return f"{share:.1%}" if share >= 0 else "nothing"
 
 

@@ -1,7 +1,7 @@
-"""Diagonal layers as four numbers ω_xx, ω_xy, ω_yx, ω_yy, and how near any other layer is to one.
+"""Diagonal layers as four numbers ω_xx, ω_xy, ω_yx, ω_yy, and how close any other layer is to a diagonal one.
 
 **Free ω.** One head has ω_xx ω_yy = ω_xy ω_yx, so that no single ω of it can be switched off. Two heads, p = (1, 0)
-with q = (ω_xx, ω_xy) and p = (0, 1) with q = (ω_yx, ω_yy), have any four ω: that is the form all work is done in.
+with q = (ω_xx, ω_xy) and p = (0, 1) with q = (ω_yx, ω_yy), can have any four ω: all analyses use this form.
 
 **Canonical heads.** A layer adds Σ_k P_k G Q_k, so P → cP, Q → Q/c changes nothing, nor does the order of heads, nor
 any invertible mixing of heads that keeps the tensor Σ_k P_k ⊗ Q_k. Its singular value decomposition, with vec P_k on
@@ -31,7 +31,7 @@ from ridgeformer.core.validation import InputError, instance
 OMEGAS = ("xx", "xy", "yx", "yy")
 """The order of ω everywhere: target block first. ω_xy moves x by multiples of y."""
 ROLES = ("preconditioning", "noise-adaptive step", "gradient step", "rescaling")
-"""What the paper says each is for."""
+"""What each ω does, according to the paper."""
 NUMERICAL_RANK = 1e-6
 """Singular values below this share of ‖P‖ count as zero: above the rounding of float32 weights, 1e-7."""
 _NODES = 64  # of the quadrature of E σ²
@@ -53,11 +53,9 @@ def omega_of(model: LinearTransformer) -> Array:
 
 
 def refuse_registers(model: LinearTransformer) -> None:
-    """Raise an `InputError` for a model with registers: most analyses speak of the blocks of x and y alone."""
+    """Raise an `InputError` for a model with registers: most analyses are about the blocks of x and y alone."""
     if instance("model", model, LinearTransformer).registers:
-        raise InputError(
-            "This is for models without registers; ridgeformer.analysis.explain_registers reads those out."
-        )
+        raise InputError("This is for models without registers; for others use ridgeformer.analysis.explain_registers.")
 
 
 def omega_of_kind(kind: str) -> Array:
@@ -122,7 +120,7 @@ def acting_matrices(model: LinearTransformer) -> tuple[Array, Array]:
 
 
 def canonical_heads(model: LinearTransformer) -> tuple[Array, Array]:
-    """P and Q of any model in the one form that does not depend on how the model is written down.
+    """P and Q of any model, in a form that does not depend on how the model is written.
 
     Returns P and Q, each (layers, heads, p, p), float64; heads that do nothing are zero and come last. Raises
     `InputError` for anything but a model.

@@ -1,4 +1,4 @@
-"""A model taken apart: all analyses on the same fresh contexts, in one record."""
+"""`explain_model`: all analyses of a model on the same fresh contexts, in one record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRACED = 2000  # contexts on which the state of every layer is followed in NumP
 
 @dataclass(frozen=True)
 class Explanation:
-    """What there is to know of one model; `explain_model` makes it."""
+    """All analyses of one model; `explain_model` makes it."""
 
     label: str
     model: LinearTransformer
@@ -41,7 +41,7 @@ class Explanation:
     implied: ImpliedNoise
     steps: tuple[StepBand, ...]
     momentum: tuple[MomentumTerms, ...] | None  # None for full models, for which Lemma 4.4 says nothing
-    progress: tuple[Measured, ...]  # losses of what the model would say after each layer
+    progress: tuple[Measured, ...]  # losses of the prediction after each layer
     ablations: tuple[Ablation, ...] | None  # None if not asked for
 
     @property
@@ -90,7 +90,7 @@ def explain_model(
     pool: int | None = None,
     on_stage: OnStage = silent,
 ) -> Explanation:
-    """Take a model apart on fresh contexts.
+    """Analyse a model on fresh contexts.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def explain_model(
     task: contexts of the model's dimension.
     label: what to call the model.
     sequences, seed: how many fresh contexts, and which; by default 20 000, or what fits 64 MB.
-    ablate: whether to switch parts off one at a time and to fit the rest again, most of the work.
-    pool: contexts that such fits are made on, by default 8192, or fewer above d = 10.
+    ablate: whether to switch parts off one at a time and fit the rest again, which takes most of the time.
+    pool: number of contexts for these fits, by default 8192, or fewer above d = 10.
     on_stage: called with what is being done and the share of that stage that is done.
 
     Returns one record of everything. Raises `InputError` if model and task do not fit.

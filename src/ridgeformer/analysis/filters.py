@@ -7,7 +7,8 @@ the coefficient ŵ_j / a_j is regressed on s_j, band of noise by band of noise: 
 coefficient is Σ ŵ_j a_j / Σ a_j², and the share of Σ ŵ_j² that these coefficients explain says how much of a filter the
 model is.
 
-**Implied noise.** The noise a model acts as if it had found is √v for the penalty v whose ridge regression is closest.
+**Implied noise.** This is the noise level that a model acts as if it had found: √v of the penalty v whose ridge
+regression is closest to its answer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class BandFilter:
-    """The coefficients of one layer's read-out in one band of noise."""
+    """The filter of the answer after one layer, in one band of noise."""
 
     layer: int  # counted from 1, as everywhere
     band: str
@@ -44,7 +45,7 @@ class BandFilter:
 
 @dataclass(frozen=True)
 class LayerFilter:
-    """How much of a filter one layer's read-out is: shares of Σ ŵ_j²."""
+    """How much the answer after one layer is a filter: shares of Σ ŵ_j²."""
 
     layer: int
     common_share: float  # explained by one f(s) for all contexts; 1 for gdpp, except for the width of the bins
@@ -62,7 +63,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class ImpliedBand:
-    """One layer's read-out in one band of noise: √v, where ridge regression with penalty v is closest to it."""
+    """The answer after one layer in one band of noise: √v of the ridge regression that is closest to it."""
 
     layer: int
     band: str
@@ -75,7 +76,7 @@ class ImpliedBand:
 
 @dataclass(frozen=True)
 class ReferenceBand:
-    """What two estimators of σ say in the same band: medians."""
+    """Two estimates of σ in the same band: medians."""
 
     band: str
     sigma: float

@@ -1,4 +1,4 @@
-"""What each layer does to the weights, in the words of the theory: step, rescaling, momentum, against the noise."""
+"""What each layer does to the weights, in the terms of the theory: step, rescaling and momentum, by noise level."""
 
 from __future__ import annotations
 

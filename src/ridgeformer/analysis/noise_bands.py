@@ -1,4 +1,4 @@
-"""Fresh contexts on which a model is taken apart, sorted into bands of noise, and its losses on them."""
+"""Fresh contexts for analyses, sorted into bands of noise, and a model's losses on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEMORY = 64e6  # bytes of Gram matrices: 66 000 contexts at d = 10, 780 at d = 
 _MOST_MEMORY = 5e8  # bytes of Gram matrices that may be asked for; all analyses together hold some five times that
 _FEWEST, _DEFAULT = 200, 20_000
 _TYPICAL = 0.999
-"""Share of contexts that sums of squares run over: the few on which a model explodes would be all one saw."""
+"""Share of contexts in sums of squares: without a limit, the few on which a model explodes would dominate."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Sample:
         most = max(_FEWEST, int(_MOST_MEMORY / size))
         if whole_number("sequences", sequences, 1) > most:
             raise InputError(
-                f"A model of dim {task.dim} is taken apart on at most {most:,} sequences, which memory holds at once; "
+                f"A model of dim {task.dim} is analysed on at most {most:,} sequences, which memory holds at once; "
                 "ridgeformer evaluate takes any number."
             )
         chunks = list(task.chunks(sequences, check_seed(seed)))

@@ -1,8 +1,8 @@
-"""Fitting a model to a fixed pool of contexts: a diagonal one in whatever few numbers it is written, or a full one.
+"""Fitting a model to a fixed pool of contexts: a diagonal one, written in a few numbers, or a full one.
 
 A form θ ↦ ω(θ) may leave ω out, tie them to each other or let them grow from layer to layer. The loss and its gradient
-in ω come from the kernels; the chain rule takes them to θ; L-BFGS does the rest. With the predictions of a full model
-as targets, the same fit finds the diagonal model that best stands in for it.
+in ω come from the kernels, the chain rule gives the gradient in θ, and L-BFGS minimises. With the predictions of a full
+model as targets, the same fit finds the diagonal model that is closest to it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Tuner:
         self._pool: Pool = stretched_pool(task, contexts or _affordable(task.dim), _STRETCH, seed, 0)
 
     def towards(self, model: LinearTransformer) -> Tuner:
-        """The same contexts, to come near to what ``model`` says of them; without those on which it explodes."""
+        """The same contexts with the predictions of ``model`` as targets, without those on which it explodes."""
         contexts, importance = self._pool
         aims = context_weights(model.astype(np.float64), Context(contexts.gram, self.task.most_examples))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -113,7 +113,7 @@ class Tuner:
 def _descend(objective: Callable[[float], Function], vector: Array, iterations: int) -> tuple[Array, float]:
     """(parameters, mean loss) after L-BFGS from ``vector`` on saturated losses, and from there on the losses.
 
-    A model that explodes even in the mean of logarithms has no gradient. It is drawn towards zero until it has.
+    A model that explodes even in the mean of logarithms has no gradient. It is scaled towards zero until it has one.
     """
     for saturation in (_SATURATION, 0.0):
         function = objective(saturation)
@@ -158,7 +158,7 @@ def jacobian(form: Form, theta: Array) -> Array:
 
 @dataclass(frozen=True)
 class DiagonalModel:
-    """The nearest diagonal model of a full one, held against it: as projected, and with its ω fitted."""
+    """The nearest diagonal model of a full one, compared with it: as projected, and with its ω fitted."""
 
     function_share: float  # 1 − Σ‖ŵ − ŵ_diag‖² / Σ‖ŵ‖² over typical contexts: what it explains; may be negative
     median_gap: float  # median of ‖ŵ − ŵ_diag‖² / ‖ŵ‖²

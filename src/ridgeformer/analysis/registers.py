@@ -1,4 +1,4 @@
-"""What registers hold: by Theorem 4.1 with registers (`theory.registers`) each is a linear model of its own.
+"""What registers hold: by Theorem 4.1 with registers (`theory.registers`), each holds a linear model of its own.
 
 Register m of a token holds A_m y_i − <w_m, x_i>. So after every layer there are r weight vectors w_m beside the model's
 own ŵ, and each can be compared with what an algorithm might keep there: ŵ itself (a copy, or another step size), the
@@ -47,7 +47,7 @@ class RegisterReadout:
 
 @dataclass(frozen=True)
 class RegisterExplanation:
-    """The registers of a model, read out; `explain_registers` makes it."""
+    """What the registers of a model hold after each layer; `explain_registers` makes it."""
 
     label: str
     model: LinearTransformer
@@ -75,7 +75,7 @@ class RegisterExplanation:
 def explain_registers(
     model: LinearTransformer, task: Task, *, label: str = "model", sequences: int | None = None, seed: int = 0
 ) -> RegisterExplanation:
-    """Read the registers of a model out, after every layer.
+    """Measure what the registers of a model hold after every layer.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def explain_registers(
     (6, 3)
     """
     if not check_model(model, instance("task", task, Task).dim).registers:
-        raise InputError("This model has no registers to read out; ridgeformer.analysis.explain_model takes it apart.")
+        raise InputError("This model has no registers; use ridgeformer.analysis.explain_model.")
     sample = Sample.draw(task, sequences, seed)
     progress = tuple(Measured.of(read_out, sample) for read_out in sample.layer_weights(model))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # an exploding model shows in the numbers

@@ -1,7 +1,8 @@
 """Everything behind ``ridgeformer bench``: speed, memory and growth, measured on the machine it runs on, as data.
 
-Files: `rows` (what to run, and what comes out), `machine` (how a time is taken, and what on); the sections are in
-`step`, `scaling`, `attention`, `processes`, `sweeping` and `modules`; whom we race against is in `competitors`.
+Files: `rows` (what to run, and the results), `machine` (how times are measured, and on what machine); the sections are
+in `step`, `scaling`, `attention`, `processes`, `sweeping`, `modules` and `estimators`; the code that we compare with is
+in `competitors`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FILES = {
 
 
 def section_function(name: str) -> Callable[[BenchConfig], list[Row]]:
-    """What measures a section, such as `step_rows`; imported when a run begins, since some bring in numba."""
+    """What measures a section, such as `step_rows`; imported when a run begins, since some import numba."""
     module = import_module(f"ridgeformer.bench.{next(file for file, names in _FILES.items() if name in names)}")
     function: Callable[[BenchConfig], list[Row]] = getattr(module, f"{name.replace('-', '_')}_rows")
     return function

@@ -88,8 +88,8 @@ _KINDS: dict[str, Callable[[LinearTransformer, Array], float]] = {
 def attention_rows(config: BenchConfig) -> list[Row]:
     """One context, d = 10, L = 4, float32; and for each kind the fitted exponent of its growth with N.
 
-    In a process of its own whose BLAS has one thread: with more it changes its mind about using them as N grows, and
-    the exponent would show that.
+    It runs in a separate process whose BLAS has one thread. With more threads, BLAS would start to use them as N grows,
+    and the exponent would show that.
     """
     lengths = _LENGTHS[:3] if config.quick else _LENGTHS
     times: dict[str, list[float]] = run_with_blas_threads(1, forward_times, lengths, config.samples, config.window)

@@ -1,4 +1,4 @@
-"""Whom we race against: the paper's model on tokens, in JAX and in PyTorch, on the CPU. Both libraries are optional.
+"""What we compare with: the paper's model on tokens, in JAX and in PyTorch, on the CPU. Both libraries are optional.
 
 Tokens are E (batch, n + 1, p), the query token last; E_c are the n context tokens, C = E_cᵀ E_c. A layer is
 e_i ← e_i + P C Q e_i for every token, so E ← E + E Qᵀ C Pᵀ. That is linear attention, a few batched matrix products,
@@ -108,7 +108,7 @@ class Jax:
         return float(value), np.asarray(P_gradient), np.asarray(Q_gradient)
 
     def make_steps(self, model: LinearTransformer, task: Task, batch: int, loss: Loss) -> dict[str, Call]:
-        """One call: fresh tokens, loss and gradient, all inside a single jitted function, waited for.
+        """One call: fresh tokens, loss and gradient, all inside a single jitted function; it waits for the result.
 
         The key of a call is the base key with the step's number folded in, which also happens inside the jitted
         function. XLA uses all the cores it finds, and has no other setting within a process.

@@ -1,6 +1,6 @@
-"""What the machine is, part of every result; how times are taken on it; and Python processes of their own.
+"""The description of the machine, which is part of every result; how times are measured; and separate processes.
 
-Times are taken in turns, best of several, so that other work on the machine hits everybody alike.
+Competitors are measured in turns, and the best of several times counts, so that other work affects all of them alike.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Call = Callable[[], object]
 _Name = TypeVar("_Name", bound=Hashable)
 
 SPINNING = 0.15
-"""Seconds for which a competitor's threads may still turn in circles after its last call, and keep a core from others.
+"""Seconds for which a competitor's threads may still wait in a busy loop after its last call, and occupy a core.
 
-OpenBLAS's were measured to do so for 0.12 s, and to double the time of whoever came next.
+OpenBLAS's threads were measured to do so for 0.12 s, which doubled the time of the next competitor.
 """
 _TIMEOUT = 300  # seconds; the longest process, a cold start, takes about 15
 
@@ -57,7 +57,7 @@ class OthersWatch:
         self._others = _others_seconds()
 
     def share(self) -> float | None:
-        """Seconds of others' work over seconds that all cores had, since this watch was made; None if unknown."""
+        """The share of all cores' time that other processes used since this watch was made; None if unknown."""
         now = _others_seconds()
         if now is None or self._others is None:
             return None
@@ -108,7 +108,7 @@ def best_times(calls: Mapping[_Name, Call], repeats: int, window: float, settle:
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(repeats):
         for name, call in calls.items():
-            # One call at least refills the caches that the competitor before took. A long one does not notice those.
+            # At least one call, which refills the caches after the previous competitor. Long calls do not need more.
             if settle > 0 or not window < best[name] < float("inf"):
                 _mean_over(settle, call)
             best[name] = min(best[name], _mean_over(window, call))
@@ -157,7 +157,7 @@ def run_python(code: str, environment: Mapping[str, str]) -> Any:
 
 
 def run_with_blas_threads(threads: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of a module returns, in a process whose BLAS was told its threads; it asks at its start only."""
+    """What a function returns in a new process with so many BLAS threads, which BLAS reads only at its start."""
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
     code = f"import json, sys; from {function.__module__} import {function.__name__} as function\n"
     return run_python(f"{code}json.dump(function(*{arguments!r}), sys.stdout)", dict.fromkeys(names, str(threads)))

@@ -1,6 +1,6 @@
 """Section ``torch``: the modules of `ridgeformer.torch` against other ways to write them, and as contexts grow long.
 
-Whom we race against: the paper's model in the formulation of Ahn et al. (NeurIPS 2023), whose code multiplies N × N
+We compare with the paper's model in the formulation of Ahn et al. (NeurIPS 2023), whose code multiplies N × N
 scores by a mask and the values in three `einsum`s; and torch's own `nn.TransformerEncoder` of the same width and depth.
 All in one process with one thread, in turns.
 """
@@ -194,7 +194,7 @@ def option_times(repeats: int, window: float, compiled: bool) -> dict[str, float
 
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-# The peak of a process never falls, so that what a step adds to the peak before it is what it needs at least.
+# The peak of a process never falls, so a step needs at least what it adds to the peak before it.
 _MEMORY_CODE = """
 import json, sys
 from ridgeformer.bench.modules import _contexts, _step, growing_module

@@ -21,7 +21,9 @@ from ridgeformer.kernels.threads import default_threads
 
 MATRIX = 2048  # size of the matrix product that sets the standard: large enough for BLAS to reach its best
 LARGE_BATCH = 16384  # eight times the usual: the fixed cost of a step disappears
-_MORE_SAMPLES = 2  # times the usual: one matrix product takes 0.1 s, in which a busy machine seldom leaves it alone
+_MORE_SAMPLES = (
+    2  # times the usual: one matrix product takes 0.1 s, and on a busy machine few such spans are undisturbed
+)
 
 
 def multiply_adds(layers: int, heads: int, size: int) -> int:

@@ -25,9 +25,9 @@ _GROWTH_BATCH = 512  # for growth in d: a quarter of the usual batch, since d = 
 
 
 def sampling_rows(config: BenchConfig) -> list[Row]:
-    """Time of drawing alone over that of the whole step, batch 2048; the two objectives draw different things.
+    """Time of drawing alone, divided by that of the whole step, batch 2048; the two objectives draw different things.
 
-    Both on one thread: drawing alone would pay once more for handing work to another, which a step does once.
+    Both use one thread: with two, drawing alone would pay for handing work to the other thread as much as a whole step.
     """
     rows = []
     for objective in ("sampled", "exact"):

@@ -28,7 +28,7 @@ LIBRARIES: dict[str, tuple[type[Jax | Torch], Target]] = {
     "JAX": (Jax, Target(10, aim=20)),
     "PyTorch": (Torch, Target(15, aim=30)),
 }
-"""The competitors, and what is asked of a step against their token transformer; in Gram space they have no target."""
+"""The competitors, and our target against their token transformer; against their Gram-space form there is none."""
 NOT_INSTALLED = "not installed; pip install 'ridgeformer[bench]'"
 _OURS = {"sampled": "the paper's ½(ŷ − y_t)²", "exact": "½‖ŵ − w*‖², the same gradient with less noise; the default"}
 _SEQUENCES, _QUICK_SEQUENCES = 100_000, 4096  # to evaluate on
@@ -41,7 +41,7 @@ _TINY_SCALE = 5e-4
 _AGREEMENT = 1e-5
 
 _Calls = dict[tuple[str, str], Call]
-"""By who computes something and how, which becomes the note of a row."""
+"""Functions by library and method, which become the note of a row."""
 _TokenGradient = Callable[[LinearTransformer, Loss, Array, Array], tuple[float, Array, Array]]
 
 
@@ -64,7 +64,7 @@ def our_step(
 
 
 def step_rows(config: BenchConfig) -> list[Row]:
-    """Loss, gradient and sampling of FULL, L = 7, batch 2048, d = 10, n = 20, float32, by everybody.
+    """Loss, gradient and sampling of FULL, L = 7, batch 2048, d = 10, n = 20, float32, by all competitors.
 
     The competitors have the paper's sampled objective, the only one that exists at token level, so ratios are to ours
     with the same one; our exact objective is shown beside it. Every competitor must first agree with ours on given
@@ -155,7 +155,7 @@ def _fastest(calls: _Calls) -> _Calls:
 def check_competitor(
     library: str, gradient_on: _TokenGradient, model: LinearTransformer, task: Task, losses: dict[str, Loss]
 ) -> None:
-    """See that each of a competitor's losses and gradients on given tokens is ours; otherwise the race is off."""
+    """Check that a competitor's losses and gradients on given tokens equal ours; otherwise raise an error."""
     tokens, target, contexts = given_tokens(task, batch=256)
     our_losses, ours = losses_and_gradient_on(model, contexts, objective="sampled")
     P, Q = (ours.parameters[name][:, 0] for name in ("P", "Q"))

@@ -1,4 +1,4 @@
-"""Section ``sweep``: what a cell costs beyond its training, what a second worker brings, when a sweep is seen done."""
+"""Section ``sweep``: the cost of a cell beyond its training, the gain of a second worker, the time to see it done."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sweep_rows(config: BenchConfig) -> list[Row]:
 
 
 def _tiny_rows(folder: Path, cells: int) -> list[Row]:
-    """Cells of a few milliseconds: their overhead is with all that they write, and with the start of the processes."""
+    """Cells of a few milliseconds: the overhead includes all that they write, and the start of the processes."""
     study = read_study({"grid": {**_TINY, "sequences": 100, "seed": list(range(cells))}})
     own = [cell.config for cell in study.cells[: min(cells, 50)]]
     train(own[0], threads=1)  # kernels are compiled, or read
@@ -63,7 +63,7 @@ def _tiny_rows(folder: Path, cells: int) -> list[Row]:
 
 
 def _scaling_row(folder: Path, quick: bool) -> Row:
-    """Cells a second with two workers over one, from the first finished cell to the last: processes have started."""
+    """Cells a second with two workers, divided by one, from the first finished cell to the last, after all starts."""
     steps, cells = (100, 5) if quick else (1000, 9)
     grid = {"kind": "full", "layers": 4, "recipe": "paper", "steps": steps, "batch": 512, "sequences": 20_000}
     study, rates = read_study({"grid": {**grid, "seed": list(range(cells))}}), dict[int, float]()

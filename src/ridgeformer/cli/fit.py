@@ -19,7 +19,7 @@ def fit(
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")],
     group: Annotated[str | None, terminal.argument("COLUMN")] = None,
     features: Annotated[tuple[str, ...], terminal.argument("COLUMN…")] = (),
-    intercept: Literal["own", "pooled", "none"] = "own",
+    intercept: Literal["own", "pooled", "correlated", "none"] = "own",
     predict: terminal.File = None,
     out: terminal.File = None,
     weights: terminal.File = None,
@@ -37,7 +37,8 @@ def fit(
         target: Column to predict.
         group: Column that says which group a row belongs to; without it all rows are one group.
         features: Columns to predict from; by default all other columns.
-        intercept: own: one for each group. pooled: those of small groups are pulled to the common one. none: without.
+        intercept: own: one for each group. pooled: those of small groups are pulled to the common one. correlated:
+            intercept and weights may depend on each other across groups. none: without.
         predict: File of rows to predict, which need no target; by default the rows of DATA.
         out: Write these rows with prediction, std (standard deviation, noise included), and low and high (95 %).
         weights: Also write each group's weights with their standard deviations, intercept and noise level.
@@ -52,7 +53,7 @@ def fit(
     frame = tables.read_table(data)
     chosen = tables.choose_features(frame, target, group, features)
     asked = frame if predict is None else tables.read_table(predict)
-    kind = intercept if intercept == "pooled" else intercept == "own"
+    kind = {"own": True, "none": False}.get(intercept, intercept)
     with terminal.Progress(1.0) as progress:
         on_groups = lambda done, total: progress.show("groups", done / total)  # noqa: E731
         try:

@@ -1,11 +1,12 @@
 """Many small regressions on real data, as scikit-learn estimators: the extra ``sklearn``.
 
-`GroupRidge` learns across groups how noisy they are and what their weights have in common; `ContextRegressor` lets a
-trained transformer answer. Both are ordinary regressors when no groups are given.
+A *group* is a set of rows with one regression of its own, such as a school, a patient or a shop. `GroupRidge` learns
+from all groups how noisy they are and what their weights have in common. `ContextRegressor` lets a trained transformer
+answer for each group. Without groups, both are ordinary regressors.
 
-Files: `checks` (what users pass in), `problems` (rows to Gram matrices), `empirical_bayes` (posteriors), `learning`
-(the prior), `fitting` (all of it in the user's units), `group_ridge` and `context_regressor` (the estimators), `tables`
-(CSV and Parquet files, for ``ridgeformer fit``).
+Files: `checks` (of what users pass in), `problems` (rows to Gram matrices), `empirical_bayes` (posteriors), `learning`
+(the prior), `fitting` (all of this in the user's units), `group_ridge` and `context_regressor` (the estimators),
+`tables` (CSV and Parquet files, for ``ridgeformer fit``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users pass to the estimators, checked: a sentence that names the rows, or arrays that can be computed with."""
+"""Checks of what users pass to the estimators: bad data raise an error that names the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DataError(InputError, ValueError):
 
 
 class DataWarning(UserWarning):
-    """Data that can be fitted, but not quite as one might expect."""
+    """Data that can be fitted, with a result that may surprise."""
 
 
 def some(names: Iterable[Any], count: int) -> str:
@@ -32,7 +32,7 @@ def some(names: Iterable[Any], count: int) -> str:
 
 
 def where(what: str, bad: Array) -> str:
-    """``row 3`` or ``rows 3, 17 and 40``, of a mask; counted from 0."""
+    """``row 3`` or ``rows 3, 17 and 40``, from a mask; rows are counted from 0."""
     rows = np.flatnonzero(bad)
     return f"{what}{'s' * (len(rows) > 1)} {some(rows, len(rows))}"
 
@@ -60,7 +60,7 @@ def without_group_column(X: Any, column: Hashable | None) -> Table:
 
 
 def check_text_columns(X: Any) -> None:
-    """Refuse columns of a DataFrame that hold no numbers."""
+    """Refuse columns of a DataFrame that hold text."""
     if not isinstance(X, pd.DataFrame):
         return
     for name, column in X.items():
@@ -88,7 +88,7 @@ def check_infinite(X: Array) -> None:
 
 
 def check_targets(y: Any) -> None:
-    """Refuse targets that are missing or infinite, with their rows; whatever else is wrong, scikit-learn says."""
+    """Refuse targets that are missing or infinite, and name their rows; scikit-learn reports everything else."""
     try:
         values = np.asarray(0.0 if y is None else y, dtype=np.float64)
     except (TypeError, ValueError):
@@ -113,7 +113,7 @@ def check_weights(weights: Any, rows: int) -> Array | None:
         raise DataError(f"sample_weight must have one number for each of {rows} rows, but has shape {array.shape}.")
     array = array.reshape(-1)
     if (bad := ~((array >= 0) & (array < np.inf))).any():
-        raise DataError(f"sample_weight must be finite and at least 0, which it is not in {where('row', bad)}.")
+        raise DataError(f"sample_weight must be finite and at least 0, but it is not in {where('row', bad)}.")
     if not array.any():
         raise DataError("All sample weights are zero.")
     return array
@@ -160,7 +160,8 @@ def note_small_groups(rows: GroupedRows, labels: pd.Index) -> str:
     single = np.flatnonzero(rows.sizes == 1)
     if not len(single) or rows.groups == 1:
         return ""
+    them = "them" if len(single) > 1 else "it"
     return (
         f"{len(single):,} group{'s have' if len(single) > 1 else ' has'} one row only "
-        f"({some(labels[single], len(single))}): what is learned from the others takes the place of their own slopes."
+        f"({some(labels[single], len(single))}): slopes for {them} come from the other groups."
     )

@@ -1,4 +1,6 @@
-"""`ContextRegressor`: a trained transformer, or any predictor, as a scikit-learn regressor, scaled and guarded."""
+"""`ContextRegressor`: a trained transformer, or any linear predictor, as a scikit-learn regressor.
+
+It scales the data into the range of the training, and replaces answers that are implausible."""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from ridgeformer.zoo import load
 
 AUTO = "auto"
 _DEFAULT = "diag-7-uniform-5"
-_LAYERS = 7  # of the model that a sentence suggests to train
+_LAYERS = 7  # of the model that warnings and errors advise to train
 
 
 class _Answers(NamedTuple):
@@ -43,11 +45,11 @@ class _Answers(NamedTuple):
 
 
 class ContextRegressor(GroupedRegressor):
-    """A trained transformer as a regressor: each group's rows are its context, and its answer takes no training.
+    """A trained transformer as a regressor: it reads each group's rows as its context, and nothing is trained.
 
     Features and targets are centred and scaled into the model's range: features to unit variance, targets to the
-    variance d + E σ² of its training. Answers that are not sane are replaced by a shallower read-out or by AdaRR (ridge
-    regression with the penalty that the residuals suggest), and a warning says how many.
+    variance d + E σ² of its training. An implausible answer is replaced by the answer after an earlier layer, or by
+    AdaRR (ridge regression whose penalty is estimated from the residuals), and a warning says how many were replaced.
 
     Parameters
     ----------
@@ -62,8 +64,8 @@ class ContextRegressor(GroupedRegressor):
     groups_, coef_, intercept_, noise_: as in `GroupRidge`.
     replaced_: how many answers were replaced, by what took their place.
 
-    Standard deviations are those of ridge regression with the estimated noise; unlike those of `GroupRidge` they know
-    nothing of other groups. Missing feature values are replaced by their group's means.
+    Standard deviations are those of ridge regression with the estimated noise. Unlike those of `GroupRidge`, they use
+    nothing from other groups. Missing feature values are replaced by their group's means.
 
     >>> import ridgeformer as rf
     >>> from ridgeformer.estimators import ContextRegressor
@@ -78,7 +80,7 @@ class ContextRegressor(GroupedRegressor):
         self.group = group
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Answer for all groups; arguments and errors are those of `GroupRidge.fit`."""
+        """Compute the answers for all groups; parameters and errors are those of `GroupRidge.fit`."""
         rows, labels = self._read(X, y, groups, sample_weight, reset=True)
         predictor = self._predictor(rows.features)
         self._labels, self.groups_ = labels, np.asarray(labels)
@@ -91,14 +93,14 @@ class ContextRegressor(GroupedRegressor):
         return self
 
     def predict(self, X: Any, groups: Any = None, return_std: bool = False) -> Any:
-        """Predictions as those of `GroupRidge.predict`; groups that were not fitted are refused."""
+        """Predict targets, as `GroupRidge.predict` does; raises `DataError` for groups that were not fitted."""
         check_is_fitted(self)
         features, codes, shape = self._queries(X, groups, self._labels)
         if (codes < 0).any():
             bad = np.flatnonzero(codes < 0)
             raise DataError(
-                f"The groups of rows {some(bad, len(bad))} were not fitted, and groups have nothing in common here: "
-                "GroupRidge can predict them."
+                f"The groups of rows {some(bad, len(bad))} were not fitted, and this estimator cannot predict new "
+                "groups: GroupRidge can."
             )
         answers = self._answers
         offset = features - answers.centre[codes]
@@ -118,7 +120,7 @@ class ContextRegressor(GroupedRegressor):
         return deviations if self._grouped else deviations[0]
 
     def _predictor(self, features: int) -> LinearPredictor:
-        """What answers; a model of another shape is refused with what to do."""
+        """The predictor that answers; the error for a model of another shape says what to do."""
         chosen = _DEFAULT if isinstance(self.model, str) and self.model == AUTO else self.model
         chosen = load(chosen) if isinstance(chosen, str) else chosen
         if isinstance(chosen, LinearTransformer) and chosen.dim != features:
@@ -129,7 +131,7 @@ class ContextRegressor(GroupedRegressor):
             )
         predictor: Predictor = as_predictor(chosen)
         if not isinstance(predictor, LinearPredictor):
-            raise DataError("ContextRegressor takes predictors with weights(context); others are regressors already.")
+            raise DataError("ContextRegressor takes only predictors that have a method weights(context).")
         return predictor
 
     def _solve(self, rows: GroupedRows, predictor: LinearPredictor, labels: pd.Index) -> _Answers:
@@ -167,7 +169,7 @@ class ContextRegressor(GroupedRegressor):
     def _weights(
         self, predictor: LinearPredictor, context: Context, size: int, task: Task | None, counts: dict[str, int]
     ) -> Array:
-        """(batch, p), guarded if they are a model's; what was replaced is added to ``counts``."""
+        """(batch, p); a model's implausible answers are replaced, and counted in ``counts``."""
         if not isinstance(predictor, LinearTransformer):
             if self.model == AUTO:
                 counts[_OTHER_SHAPE] = counts.get(_OTHER_SHAPE, 0) + len(context.gram)
@@ -194,11 +196,11 @@ class ContextRegressor(GroupedRegressor):
         replaced = {what: count for what, count in counts.items() if what != _OTHER_SHAPE}
         if replaced:
             how = ", ".join(f"{count:,} by {what}" for what, count in replaced.items())
-            sentence = f"Answers that were not sane were replaced, of {groups:,} problems: {how}."
+            sentence = f"Implausible answers were replaced, of {groups:,} problems: {how}."
             warnings.warn(sentence, UntrainedDataWarning, stacklevel=4)
 
 
-_OTHER_SHAPE = "AdaRR, for want of a model of this shape"
+_OTHER_SHAPE = "AdaRR, because there is no model for this shape"
 _TINY = 1e-300
 
 

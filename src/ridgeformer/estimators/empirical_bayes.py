@@ -1,7 +1,7 @@
 """Posteriors of many problems with one prior, which is learned from all of them. NumPy only.
 
 The model. Problem g has features X_g (n_g × p) and targets y_g = X_g w_g + σ_g·N(0, I), with w_g ~ N(μ, diag τ²) and
-σ_g ~ F. Nobody tells μ, τ or F. It is the Bayes limit of `ridgeformer.baselines.bayes` with a learned prior.
+σ_g ~ F. μ, τ and F are not given. This is the Bayes limit of `ridgeformer.baselines.bayes` with a learned prior.
 
 **One problem, given the prior.** Let u = (w − μ)/τ ~ N(0, I), A = diag(τ) XᵀX diag(τ) and a = diag(τ) Xᵀ(y − Xμ). The
 formulas of `baselines.bayes` hold in the eigenbasis of A: with eigenvalues s_j, least-squares coordinates b_j and
@@ -10,8 +10,8 @@ residual ρ, and v = σ²,
     −2 log p(y | σ) = (n − p) ln v + Σ_j ln(s_j + v) + ρ / v + Σ_j s_j b_j² / (s_j + v) + const,
     E[u_j | σ] = b_j s_j / (s_j + v),       Var[u_j | σ] = v / (s_j + v).
 
-F lives on a grid of levels, so p(σ | y) is a row of probabilities, and mean and covariance of u are sums over it; the
-covariance is the mean of the variances plus the covariance of the means.
+F is a distribution over a grid of levels. So p(σ | y) is a row of probabilities, and the mean and the covariance of u
+are sums over that row; the covariance is the mean of the variances plus the covariance of the means.
 
 **The prior, given many problems** is learned in `ridgeformer.estimators.learning`.
 """
@@ -31,7 +31,7 @@ from ridgeformer.core.notation import Array
 
 @dataclass(frozen=True)
 class NoiseLevels:
-    """A distribution of σ over a few levels: what was learned. It is a `NoisePrior`, so tasks and `Bayes` take it."""
+    """The learned distribution of σ, over a few levels. It is a `NoisePrior`, so tasks and `Bayes` accept it."""
 
     levels: Array
     """(K,), ascending."""
@@ -59,7 +59,7 @@ class NoiseLevels:
 
 @dataclass(frozen=True)
 class WeightPrior:
-    """What is believed of a problem before its rows are seen."""
+    """The prior distribution of a problem's weights and noise level, before its rows are seen."""
 
     mean: Array
     """μ, (p,)."""
@@ -68,7 +68,7 @@ class WeightPrior:
     noise: NoiseLevels
     """F."""
     mean_variance: Array
-    """(p,): how far off the learned mean may be, squared. Predictions are made with τ² and this together."""
+    """(p,): squared standard error of the learned mean. Predictions use τ² plus this."""
 
     @property
     def spread(self) -> Array:
@@ -87,7 +87,9 @@ class Posteriors(NamedTuple):
 
 
 def posteriors(examples: Array, gram: Array, prior: WeightPrior, scale: Array, learning: bool = True) -> Posteriors:
-    """Posteriors of problems with n (groups,) and Gram matrices (groups, p + 1, p + 1), with τ = ``scale``: plainly.
+    """Posteriors of problems with n (groups,) and Gram matrices (groups, p + 1, p + 1), with τ = ``scale``.
+
+    This is the plain version of `kernels.group_posteriors`.
 
     ``learning`` says whether ``within`` and ``log_likelihood`` are needed; here they cost nothing.
     """

@@ -1,14 +1,18 @@
 """From rows to posteriors in the user's units, and from posteriors to predictions. NumPy only; chunk by chunk.
 
-Scaling is inside: features are divided by their standard deviation within groups, targets by theirs, and everything is
-turned back at the end. An intercept is treated in one of three ways:
+Features are divided by their standard deviation within groups, targets by theirs, and results are scaled back at the
+end. An intercept is treated in one of four ways:
 
-* *free*: each group's rows are centred, which takes one from n. Nothing pulls the intercept anywhere.
-* *pooled*: the same, and then each group's mean ȳ is pulled towards what a regression of the groups' means ȳ on x̄
-  expects, by as much as its own error E[σ²]/n is large beside the scatter of groups around that regression.
+* *free*: each group's rows are centred, which costs a degree of freedom: n becomes n − 1. The intercept is not shrunk.
+* *pooled*: the same, and then each group's mean ȳ is pulled towards the prediction of a regression of all groups' means
+  ȳ on x̄. It is pulled further if its own error E[σ²]/n is larger compared with the scatter around that regression.
+* *correlated*: the intercept is the weight of one more feature, which is always 1. Weights may be correlated between
+  groups, w_g ~ N(μ, Λ) with any Λ, as in linear mixed models. With w = β + R u and Λ = R diag(τ²) Rᵀ, the coordinates u
+  are not correlated, and all other formulas hold for them, with features X R and targets y − Xβ. β is one regression of
+  all rows. R is found in rounds, which set Λ to the mean over g of E[(w_g − μ)(w_g − μ)ᵀ] (EM).
 * *none*: y is 0 where all features are 0.
 
-Either way a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
+In each case a group's answer is a value c at a centre x̄ and weights w, with one covariance matrix for (w, c), so that
 
     E[y] = c + (x − x̄)·w,      Var[y] = (x − x̄, 1) Cov (x − x̄, 1)ᵀ + E[σ²].
 """
@@ -17,17 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ridgeformer.core.backend import uses_kernels
 from ridgeformer.core.notation import Array
 from ridgeformer.estimators.empirical_bayes import NoiseLevels, Posteriors, Solver, WeightPrior, posteriors
-from ridgeformer.estimators.learning import FEWEST_FOR_MEAN, learn
+from ridgeformer.estimators.learning import FEWEST_FOR_MEAN, Learned, learn
 from ridgeformer.estimators.problems import GroupedRows, Problems
 
-FREE, POOLED, NONE = "free", "pooled", "none"
+FREE, POOLED, CORRELATED, NONE = "free", "pooled", "correlated", "none"
 LEARNING_GROUPS = 2048
 """The prior is learned from at most so many groups, drawn at random: its errors are then far below those of a group."""
 _LEARNING_ENTRIES = 4_000_000  # of all matrices together while learning
@@ -51,6 +55,37 @@ class Scaling:
     """(p,): standard deviations of the features within groups; 1 where they do not vary."""
     target: float
     """Standard deviation of the target."""
+    level: float
+    """Overall mean of the target."""
+
+
+class Coordinates(NamedTuple):
+    """Coordinates u of weights w = β + R u that are not correlated between groups."""
+
+    origin: Array  # β, (p + 1,)
+    basis: Array  # R, (p + 1, p + 1)
+
+    @classmethod
+    def start(cls, gram: Array) -> Coordinates:
+        """One regression of the rows of all groups as the origin."""
+        total = gram.sum(axis=0)
+        size = len(total) - 1
+        ridge = _RIDGE * np.trace(total[:-1, :-1]) * np.eye(size)
+        return cls(np.linalg.solve(total[:-1, :-1] + ridge, total[:-1, -1]), np.eye(size))
+
+    def gram(self, gram: Array) -> Array:
+        """Gram matrices of the tokens (Rᵀx, y − ⟨β, x⟩)."""
+        whole = np.eye(len(self.origin) + 1)
+        whole[:-1, :-1], whole[:-1, -1] = self.basis, -self.origin
+        return np.asarray(whole.T @ gram @ whole)
+
+    def weights(self, u: Array) -> Array:
+        """w, (groups, p + 1)."""
+        return self.origin + u @ self.basis.T
+
+    def covariance(self, of_u: Array) -> Array:
+        """Cov[w] from Cov[u], any number of them."""
+        return np.asarray(self.basis @ of_u @ self.basis.T)
 
 
 @dataclass(frozen=True)
@@ -62,7 +97,7 @@ class Between:
     scale: float
     """Its standard deviation between groups."""
     level: float
-    """Where a regression of ȳ on x̄ over groups is at that centre; only what is pooled uses it and the next two."""
+    """The value at that centre of a regression of ȳ on x̄ over groups; only *pooled* uses it and the next two."""
     slopes: Array
     """(p,): of that regression."""
     around: float
@@ -78,8 +113,12 @@ class Fitted:
     prior: WeightPrior
     """Of the features' weights, in the user's units."""
     between: Between
+    new: Array
+    """Cov[(w, c)] of a group without rows, c at the overall centre of the features, (p + 1, p + 1)."""
     inner: WeightPrior
-    """The prior in the units of ``scaling``."""
+    """The prior in the units of ``scaling`` and, if weights are correlated, in their ``coordinates``."""
+    coordinates: Coordinates | None
+    """Of *correlated*."""
     centre: Array
     """x̄, (groups, p)."""
     value: Array
@@ -100,7 +139,7 @@ class Fitted:
     converged: bool
 
     def predict(self, X: Array, groups: Array, spread: bool = False) -> tuple[Array, Array]:
-        """Means (rows,) and, if asked for, standard deviations of new targets; group −1 is one that is not known."""
+        """Means (rows,) and, with ``spread``, standard deviations of new targets; group −1 is a new group."""
         mean, deviation = np.empty(len(X)), np.empty(len(X) if spread else 0)
         weights = np.concatenate([self.weights, self.prior.mean[None]])
         unknown = self.between.mean - self.scaling.centre @ self.prior.mean
@@ -114,7 +153,7 @@ class Fitted:
             mean[part] = intercepts[chosen] + np.einsum("ij,ij->i", rows, weights[chosen])
             if spread:
                 variance = self._variances(chosen, rows - centre)
-                if gaps.any():  # what a missing value could have been adds to what is not known
+                if gaps.any():  # a missing value could have been any other, which adds to the variance
                     spans = (weights[chosen] ** 2 + self._weight_variances(chosen)) * self.scaling.features**2
                     variance += np.where(gaps, spans, 0.0).sum(axis=1)
                 deviation[part] = np.sqrt(variance)
@@ -127,8 +166,7 @@ class Fitted:
         C = self.covariance[chosen] if len(self.covariance) else np.zeros((len(offset), 1, 1))
         variance = np.einsum("ij,ijk,ik->i", token, C, token) + self.variance[chosen]
         if new.any():
-            unknown = offset[new] ** 2 @ self.prior.spread**2 + self.between.scale**2 + self.prior.noise.variance
-            variance[new] = unknown
+            variance[new] = np.einsum("ij,jk,ik->i", token[new], self.new, token[new]) + self.prior.noise.variance
         return np.maximum(variance, 0.0)
 
     def _weight_variances(self, chosen: Array) -> Array:
@@ -147,7 +185,8 @@ class Fitted:
 
     def extended(self, rows: GroupedRows, on_chunk: OnChunk) -> Fitted:
         """With more groups, whose posteriors use the prior that was learned before."""
-        more = _solve_all(rows, self.intercept, self.scaling, self.inner, on_chunk, _solver(rows, "auto"))
+        solve = _solver(rows, "auto")
+        more = _solve_all(rows, self.intercept, self.scaling, self.inner, self.coordinates, on_chunk, solve)
         if self.intercept == POOLED:
             _pool(more, self.scaling, self.between)
         joined: dict[str, Any] = {
@@ -168,11 +207,12 @@ def fit_groups(rows: GroupedRows, intercept: str, on_chunk: OnChunk, backend: st
     Parameters
     ----------
     rows: of all groups.
-    intercept: "free", "pooled" or "none"; with fewer than `learning.FEWEST_FOR_MEAN` groups, pooled is free.
-    on_chunk: called as groups are done.
-    backend: "reference" is NumPy, "fused" the compiled kernel, "auto" whichever is sooner done.
+    intercept: "free", "pooled", "correlated" or "none"; with fewer than `learning.FEWEST_FOR_MEAN` groups, pooled and
+        correlated are free.
+    on_chunk: called with the groups done so far and all groups.
+    backend: "reference" is NumPy, "fused" is the compiled kernel, "auto" is whichever is faster.
     """
-    if intercept == POOLED and rows.groups < FEWEST_FOR_MEAN:
+    if intercept in (POOLED, CORRELATED) and rows.groups < FEWEST_FOR_MEAN:
         intercept = FREE
     p = rows.features
     most = max(64, min(LEARNING_GROUPS, _LEARNING_ENTRIES // (p + 1) ** 2))
@@ -184,22 +224,58 @@ def fit_groups(rows: GroupedRows, intercept: str, on_chunk: OnChunk, backend: st
     order = np.argsort(np.concatenate(numbers))  # as they came, since chunks are sorted by size
     examples, gram = (np.concatenate(arrays)[order] for arrays in list(zip(*solvable, strict=True))[:2])
     solve = _solver(rows, backend)
-    learned = learn(examples, gram, solve, lambda number: on_chunk(0, rows.groups))
-    solved = _solve_all(rows, intercept, scaling, learned.prior, on_chunk, solve)
+    coordinates, on_round = None, lambda number: on_chunk(0, rows.groups)
+    if intercept == CORRELATED:
+        coordinates, learned = _learn_correlated(examples, gram, solve, on_round)
+    else:
+        learned = learn(examples, gram, solve, on_round)
+    solved = _solve_all(rows, intercept, scaling, learned.prior, coordinates, on_chunk, solve)
+    prior = _outer(learned.prior, scaling, coordinates)
     between = _between(solved, scaling, intercept, subset)
     if intercept == POOLED:
         _pool(solved, scaling, between)
+    new = np.diag(np.append(prior.spread, between.scale) ** 2)
+    if coordinates is not None:
+        new = coordinates.covariance(np.diag(learned.prior.spread**2)) * _unit(scaling, p + 1)
+        between = replace(between, scale=float(np.sqrt(new[p, p])))
     return Fitted(
         intercept,
         scaling,
-        _outer(learned.prior, scaling),
+        prior,
         between,
+        new,
         learned.prior,
+        coordinates,
         **solved,
         learned_groups=len(gram),
         rounds=learned.rounds,
         converged=learned.converged,
     )
+
+
+def _learn_correlated(
+    examples: Array, gram: Array, solve: Solver, on_round: Callable[[int], None]
+) -> tuple[Coordinates, Learned]:
+    """Coordinates in which weights are not correlated, and the prior of the weights in them."""
+    coordinates, mean = Coordinates.start(gram), None
+    size, groups = len(coordinates.origin), len(gram)
+    for _ in range(_TURNS):
+        turned = coordinates.gram(gram)
+        learned = learn(examples, turned, solve, on_round, mean)
+        found = solve(examples, turned, learned.prior, learned.prior.scale, False)
+        left = found.mean - learned.prior.mean
+        moments = (left.T @ left + found.covariance.sum(axis=0)) / groups
+        # As if `size` more groups showed no correlation: a few groups say little about so many numbers.
+        moments = (groups * moments + size * np.diag(np.diagonal(moments))) / (groups + size)
+        deviations = np.sqrt(np.diagonal(moments))
+        correlations = moments / (deviations[:, None] * deviations) - np.eye(size)
+        if np.abs(correlations).max() < _UNCORRELATED:
+            break
+        values, vectors = np.linalg.eigh(moments)
+        turn = vectors * np.sqrt(np.maximum(values, _RIDGE * values[-1]))
+        mean = np.linalg.solve(turn, learned.prior.mean)
+        coordinates = coordinates._replace(basis=coordinates.basis @ turn)
+    return coordinates, learned
 
 
 def _between(solved: dict[str, Any], scaling: Scaling, intercept: str, subset: Array | None) -> Between:
@@ -240,9 +316,9 @@ def _pool(solved: dict[str, Any], scaling: Scaling, between: Between) -> None:
 
 
 def _heavy(left: Array, error: Array, around: float, wider: Array) -> tuple[Array, Array]:
-    """How much wider than others the distribution of each group's mean is, and its expected square around its centre.
+    """The factor on each group's variance around the regression, and its expected square. One step of EM.
 
-    Student's t as a mixture of normals: a group that is far off is believed, not pulled in. One step of EM.
+    Student's t as a mixture of normals: a group that is far from the regression is not pulled towards it.
     """
     share = 1 / (1 + error / np.maximum(wider * around, _TINY))
     expected = (share * left) ** 2 + share * error
@@ -267,7 +343,7 @@ def _compiled(examples: Array, gram: Array, prior: WeightPrior, scale: Array, le
 
 
 def scaling_of(parts: Sequence[Problems], intercept: str) -> tuple[Scaling, list[tuple[Array, Array, Array]]]:
-    """The units for these problems; and in them n, Gram matrices and centres of each part."""
+    """The units for these problems, and n, Gram matrices and centres of each part in these units."""
     scaling = _scaling(parts)
     return scaling, [_solvable(part, intercept, scaling) for part in parts]
 
@@ -285,30 +361,46 @@ def _scaling(parts: Sequence[Problems]) -> Scaling:
     between = (np.where(present, means - centre, 0.0) ** 2 * shares).sum(axis=0)
     deviation = np.sqrt(squares / freedom)
     overall = np.sqrt((squares + between) / max(float(examples.sum()), 1.0))
-    # What varies by less than rounding of its own size does not vary; then only its variation between groups is left.
+    # A feature that varies by no more than rounding is constant within groups; then take its variation between groups.
     still = deviation <= _ROUNDING * (np.abs(centre) + overall)
     deviation = np.where(still, np.where(overall > _ROUNDING * np.abs(centre), overall, 1.0), deviation)
-    return Scaling(centre[:-1], deviation[:-1], float(deviation[-1]) or 1.0)
+    return Scaling(centre[:-1], deviation[:-1], float(deviation[-1]) or 1.0, float(centre[-1]))
 
 
 _ROUNDING = 1e-13
 
 
 def _solvable(problems: Problems, intercept: str, scaling: Scaling) -> tuple[Array, Array, Array]:
-    """n (groups,), Gram matrices in the units of ``scaling``, and the centres x̄ (groups, p + 1) of problems."""
+    """n (groups,), Gram matrices in the units of ``scaling``, and the centres x̄ and ȳ (groups, p + 1) of problems.
+
+    With *correlated* the Gram matrices have one more row and column, before those of y: the feature that is always 1.
+    """
     examples, gram, mean, _ = problems
     units = np.append(scaling.features, scaling.target)
-    centre = np.append(scaling.centre, 0.0)
+    centre = np.append(scaling.centre, scaling.level if intercept == CORRELATED else 0.0)
     mean = np.where(np.isnan(mean), centre, mean)
-    if intercept != NONE:
-        return np.maximum(examples - 1, 0.0), gram / (units[:, None] * units), mean
-    offset = mean / units
-    gram = gram / (units[:, None] * units) + examples[:, None, None] * offset[:, :, None] * offset[:, None]
-    return examples, gram, np.zeros_like(mean)
+    gram = gram / (units[:, None] * units)
+    if intercept in (FREE, POOLED):
+        return np.maximum(examples - 1, 0.0), gram, mean
+    if intercept == NONE:
+        centre = np.zeros_like(centre)
+    offset = (mean - centre) / units
+    if intercept == CORRELATED:
+        ones = gram.shape[1] - 1
+        gram = np.insert(np.insert(gram, ones, 0.0, axis=1), ones, 0.0, axis=2)
+        offset = np.insert(offset, ones, 1.0, axis=1)
+    gram = gram + examples[:, None, None] * offset[:, :, None] * offset[:, None]
+    return examples, gram, np.broadcast_to(centre, mean.shape)
 
 
 def _solve_all(
-    rows: GroupedRows, intercept: str, scaling: Scaling, prior: WeightPrior, on_chunk: OnChunk, solve: Solver
+    rows: GroupedRows,
+    intercept: str,
+    scaling: Scaling,
+    prior: WeightPrior,
+    coordinates: Coordinates | None,
+    on_chunk: OnChunk,
+    solve: Solver,
 ) -> dict[str, Any]:
     """The arrays of `Fitted` that hold one entry for each group."""
     p, groups = rows.features, rows.groups
@@ -326,14 +418,19 @@ def _solve_all(
     largest = max(1, min(2048, _LEARNING_ENTRIES // ((p + 1) * (p + 1 + len(levels)))))
     for numbers, problems in rows.chunks(largest=largest):
         examples, gram, mean = _solvable(problems, intercept, scaling)
+        gram = gram if coordinates is None else coordinates.gram(gram)
         found = solve(examples, gram, prior, prior.spread, False)
-        unit = scaling.target / scaling.features
         variance = found.levels @ levels**2
+        weights, own, value = found.mean, found.covariance, mean[:, -1]
+        if coordinates is not None:
+            weights, own = coordinates.weights(weights), coordinates.covariance(own)
+            value = value + scaling.target * weights[:, p]
+        size = weights.shape[1]  # p, or p + 1
         C = np.zeros((len(numbers), p + 1, p + 1))
-        C[:, :p, :p] = found.covariance * (unit[:, None] * unit)
-        if intercept != NONE:
+        C[:, :size, :size] = own * _unit(scaling, size)
+        if intercept in (FREE, POOLED):
             C[:, p, p] = scaling.target**2 * variance / np.maximum(problems.examples, _NO_ROWS)
-        entries = (mean[:, :-1], mean[:, -1], found.mean * unit, C)
+        entries = (mean[:, :-1], value, weights[:, :p] * (scaling.target / scaling.features), C)
         for name, array in zip(("centre", "value", "weights", "covariance"), entries, strict=True):
             out[name][numbers] = array
         out["noise"][numbers] = scaling.target * (found.levels @ levels)
@@ -353,8 +450,22 @@ _FREEDOM = 4  # degrees of freedom of the distribution of groups' means: heavy t
 _NO_ROWS = 1e-3  # rows of a group without any: its value is then known to some thirty times the noise
 
 
-def _outer(inner: WeightPrior, scaling: Scaling) -> WeightPrior:
-    """The prior in the user's units."""
-    unit = scaling.target / scaling.features
+_TURNS = 30  # of the coordinates of correlated weights, at most
+_UNCORRELATED = 0.02  # correlation of coordinates that is left as it is
+
+
+def _unit(scaling: Scaling, size: int) -> Array:
+    """What covariances of weights, or of weights and intercept, are multiplied with to be in the user's units."""
+    unit = np.append(scaling.target / scaling.features, scaling.target)[:size]
+    return unit[:, None] * unit
+
+
+def _outer(inner: WeightPrior, scaling: Scaling, coordinates: Coordinates | None) -> WeightPrior:
+    """The prior of the features' weights in the user's units."""
+    p, unit = len(scaling.features), scaling.target / scaling.features
     noise = NoiseLevels(inner.noise.levels * scaling.target, inner.noise.weights)
-    return WeightPrior(inner.mean * unit, inner.scale * unit, noise, inner.mean_variance * unit**2)
+    mean, variance, uncertain = inner.mean, inner.scale**2, inner.mean_variance
+    if coordinates is not None:
+        mean = coordinates.weights(mean)[:p]
+        variance, uncertain = (np.diagonal(coordinates.covariance(np.diag(own)))[:p] for own in (variance, uncertain))
+    return WeightPrior(mean * unit, np.sqrt(variance) * unit, noise, uncertain * unit**2)

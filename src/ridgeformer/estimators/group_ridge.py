@@ -1,6 +1,6 @@
-"""`GroupRidge`: many small regressions at once, each shrunk as much as its own noise asks for.
+"""`GroupRidge`: many small regressions at once, each with as much shrinkage as its own noise needs.
 
-This file only checks and names things; the mathematics is in `fitting`, `learning` and `empirical_bayes`.
+This file checks data and names results; the mathematics is in `fitting`, `learning` and `empirical_bayes`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ridgeformer.core.validation import one_of
 from ridgeformer.estimators import checks
 from ridgeformer.estimators.checks import DataError, DataWarning
 from ridgeformer.estimators.empirical_bayes import NoiseLevels
-from ridgeformer.estimators.fitting import FREE, NONE, POOLED, Fitted, fit_groups
+from ridgeformer.estimators.fitting import CORRELATED, FREE, NONE, POOLED, Fitted, fit_groups
 from ridgeformer.estimators.problems import GroupedRows
 
 
@@ -43,7 +43,7 @@ class Prior:
 
 
 class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: rows with groups in, one problem for each group out."""
+    """What both estimators share: they turn rows with groups into one problem for each group."""
 
     group: Hashable | None
 
@@ -89,12 +89,12 @@ class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return rows, labels
 
     def _note(self, rows: GroupedRows, labels: pd.Index) -> None:
-        """Warn of what may surprise."""
+        """Warn about data whose results may surprise."""
         if sentence := checks.note_small_groups(rows, labels):
             warnings.warn(sentence, DataWarning, stacklevel=4)
         if len(rows.y) > 1 and (rows.y == rows.y[0]).all():
             warnings.warn(
-                f"All targets are {rows.y[0]:g}, so there is nothing to learn: that is what will be predicted.",
+                f"All targets are {rows.y[0]:g}, so there is nothing to learn: all predictions will be this number.",
                 DataWarning,
                 stacklevel=4,
             )
@@ -124,7 +124,7 @@ class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         found = labels.get_indexer(known)
         if len(found) and (found < 0).all():
             warnings.warn(
-                f"None of these groups was there when the estimator was fitted ({checks.some(known, len(known))}): "
+                f"None of these groups was fitted ({checks.some(known, len(known))}): "
                 "all predictions come from what the groups have in common.",
                 DataWarning,
                 stacklevel=3,
@@ -140,18 +140,19 @@ class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class GroupRidge(GroupedRegressor):
     """Ridge regression for many groups at once, with noise levels and shrinkage learned across the groups.
 
-    Each group has weights and a noise level of its own. What they have in common, the mean and scale of each feature's
-    weight and the distribution of the noise, is learned from all groups; each group's answer is the mean of its
-    weights given its rows and that. A noisy or small group is pulled towards the common mean, a precise one is not.
-    Nothing has to be tuned.
+    Each group has its own weights and its own noise level. From all groups together, the estimator learns the mean and
+    the scale of each feature's weight, and the distribution of the noise level. The answer for a group is the posterior
+    mean of its weights: a noisy or small group is pulled towards the common mean, a precise one is not. Nothing has to
+    be tuned.
 
     Parameters
     ----------
-    fit_intercept: True gives each group an intercept of its own that nothing pulls anywhere; "pooled" also pulls the
-        intercepts of small groups towards the common mean; False means that y is 0 where all features are 0.
-    group: column of X that holds the groups: a name of a DataFrame's, or a number. So pipelines and GridSearchCV, which
-        pass only X and y, can be used. None if groups are passed to `fit`, or if there are none.
-    on_progress: called with (groups done, groups in all).
+    fit_intercept: True gives each group its own intercept, without shrinkage; "pooled" also pulls the intercepts of
+        small groups towards the common mean; "correlated" also learns how intercept and weights depend on each other
+        across groups, as mixed models do; False means that y is 0 where all features are 0.
+    group: the column of X that holds the groups: its name in a DataFrame, or its number. With it, pipelines and
+        GridSearchCV work, which pass only X and y. None if groups are passed to `fit`, or if there are none.
+    on_progress: called with (groups done, number of groups).
 
     Attributes
     ----------
@@ -161,11 +162,12 @@ class GroupRidge(GroupedRegressor):
     noise_: (groups,) expected noise level σ, or one number.
     prior_: `Prior`, what was learned across groups.
     n_iter_, converged_: rounds of learning, and whether they ended because nothing changed any more.
-    n_missing_: feature values that were missing. Each is replaced by its group's mean, or the overall mean where the
-        group has none, so it says nothing of the weights. In predictions its possible values add to the deviation.
+    n_missing_: number of feature values that were missing. Each is replaced by its group's mean, or by the overall mean
+        where the group has none. In predictions, a missing value makes the standard deviation larger.
 
-    Features are scaled inside. A sample weight of 2 is the same as the row twice. Standard deviations of predictions
-    are those of a new target, noise included; ±1.96 of them hold about 95 % of new targets, as docs/real-data.md shows.
+    Features are scaled inside. A sample weight of 2 is the same as having the row twice. Standard deviations of
+    predictions are those of a new target, noise included: about 95 % of new targets are within ±1.96 of them
+    (docs/real-data.md).
 
     >>> import numpy as np
     >>> from ridgeformer.estimators import GroupRidge
@@ -193,22 +195,33 @@ class GroupRidge(GroupedRegressor):
         self.on_progress = on_progress
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from X (rows, features), y and groups (rows,); or from X (groups, n, features) and y (groups, n).
+        """Learn the prior from all groups, then the weights of each group.
 
-        Raises `DataError`, a ValueError, with one sentence that names the rows that cannot be used.
+        Parameters
+        ----------
+        X: features, (rows, features), NaN where a value is missing; or (groups, n, features).
+        y: targets, (rows,); or (groups, n).
+        groups: the label of each row's group, (rows,), or of each group of a three-dimensional X; None for one group.
+        sample_weight: weights of the rows, at least 0, with as many numbers as y; None for 1 each.
+
+        Returns the estimator itself. Raises `DataError`, which is a ValueError, with a sentence that names the rows
+        that cannot be used.
         """
         rows, labels = self._read(X, y, groups, sample_weight, reset=True)
         self._keep(fit_groups(rows, self._intercept(), self._report()), labels)
         if self.n_missing_:
             warnings.warn(
-                f"{self.n_missing_:,} of {rows.X.size:,} feature values are missing: means take their place.",
+                f"{self.n_missing_:,} of {rows.X.size:,} feature values are missing and are replaced by means.",
                 DataWarning,
                 stacklevel=2,
             )
         return self
 
     def add_groups(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Self:
-        """Add groups that arrive later. The prior stays as it was learned, so this takes a few microseconds a group."""
+        """Add groups that arrive later, with the parameters of `fit`. The learned prior does not change, so it is fast.
+
+        Raises `DataError` for groups that are known already, and for an estimator that was fitted without groups.
+        """
         check_is_fitted(self)
         if not self._grouped:
             raise DataError("This estimator was fitted without groups: there is nothing to add a group to.")
@@ -220,10 +233,17 @@ class GroupRidge(GroupedRegressor):
         return self
 
     def predict(self, X: Any, groups: Any = None, return_std: bool = False) -> Any:
-        """Expected targets (rows,), or (groups, n) for X (groups, n, features).
+        """Predict the targets of rows.
 
-        Groups that were not fitted get what all groups have in common. With ``return_std`` also the standard deviation
-        of a new target: noise, and what is not known of the weights.
+        Parameters
+        ----------
+        X: features, (rows, features); or (groups, n, features).
+        groups: as in `fit`. A group that was not fitted gets what all groups have in common, and a warning.
+        return_std: whether to return standard deviations of new targets too: from the noise, and from what is not known
+            of the weights.
+
+        Returns the expected targets, (rows,) or (groups, n), or a pair of these and the standard deviations. Raises
+        `DataError` for X that cannot be used.
         """
         check_is_fitted(self)
         features, codes, shape = self._queries(X, groups, self._labels)
@@ -251,7 +271,7 @@ class GroupRidge(GroupedRegressor):
 
     def _intercept(self) -> str:
         if isinstance(self.fit_intercept, str):
-            return one_of("fit_intercept", self.fit_intercept, (POOLED,))
+            return one_of("fit_intercept", self.fit_intercept, (POOLED, CORRELATED))
         return FREE if self.fit_intercept else NONE
 
     def _report(self) -> Callable[[int, int], None]:

@@ -1,20 +1,20 @@
 """Learning the prior of many problems from the problems themselves: empirical Bayes. NumPy only.
 
 The model is that of `ridgeformer.estimators.empirical_bayes`: w_g ~ N(μ, diag τ²), σ_g ~ F. At the maximum of
-Σ_g log p(y_g) all derivatives are zero, which is what these steps aim at, in turns:
+Σ_g log p(y_g) all derivatives are zero. These steps, taken in turns, lead there:
 
     F_k  ← mean over g of p(σ_k | y_g)                                     (EM)
     μ    ← μ + H⁻¹ Σ_g E[u_g] / τ,   H = Σ_g (I − E[Cov_g | σ]) / ττᵀ      (generalised least squares)
-    τ_j² ← τ_j² Σ_g E[u_gj²] / Σ_g (1 − Var_gj)                            (MacKay 1992: the fixed point of EM, sooner)
+    τ_j² ← τ_j² Σ_g E[u_gj²] / Σ_g (1 − Var_gj)                            (MacKay 1992: the fixed point of EM, faster)
 
-The maximum itself would be too sure of what a few hundred problems say, so each part is held back:
+The maximum itself would be too certain after a few hundred problems, so each part is regularised:
 
-* μ and ln τ are estimates with standard errors. They are pulled towards zero and towards their common value by as much
-  as they do not differ by more than those errors: empirical Bayes again, across features.
-* EM for F starts from levels that are equally likely on a logarithmic scale. Each step sharpens F, in the end to a few
-  spikes. Where to stop, or whether F is really a few levels and nothing between, is chosen by how likely problems are
-  that were left out (two halves, each judged by what was learned from the other).
-* F gets one problem more, of which nothing is known: every level stays possible.
+* μ and ln τ are estimates with standard errors. μ is pulled towards zero, and ln τ towards its common value, more
+  strongly if the estimates differ by no more than those errors: empirical Bayes again, across features.
+* EM for F starts from levels that are equally likely on a logarithmic scale. Each step makes F sharper, and in the end
+  F would be a few spikes. When to stop, and whether F is really only a few levels, is decided by the likelihood of
+  problems that were left out (two halves, each judged by what was learned from the other).
+* F gets one more problem, of which nothing is known, so that every level stays possible.
 * With fewer than `FEWEST_FOR_MEAN` problems μ = 0 and all features have the same τ, which is Bayesian ridge regression.
 """
 
@@ -30,7 +30,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.estimators.empirical_bayes import NoiseLevels, Posteriors, Solver, WeightPrior
 
 FEWEST_FOR_MEAN = 5
-"""Problems below which nothing is learned of the mean of the weights: two or three say little of it."""
+"""With fewer problems the mean of the weights is not learned: two or three problems say little about it."""
 _ROUNDS = 60  # of learning at most; about six are usual
 _CLOSE = 2e-3  # of τ: how much μ and τ may still change in a round; their own errors are mostly larger than that
 _ROUGH_GROUPS = 512  # or a few more, from which the first rounds learn where a finer grid belongs
@@ -38,7 +38,7 @@ _FIRST_LEVELS, _FIRST_DEPTH = 28, 1e-5  # a first, coarse grid: levels, and the 
 _FLOOR = 1e-11  # lowest σ² over the largest eigenvalue of any A: what rounding leaves of a noise-free problem
 _STEP_WIDTHS = 0.75  # step of the grid of ln σ over the width 1/√(2(n − p)) of a posterior
 _MOST_LEVELS = 96
-_EXPECTED = 0.05  # problems, expected at a level: levels beyond the last one that has more are given up
+_EXPECTED = 0.05  # expected number of problems at a level: levels beyond the last one with more are dropped
 _TAIL = np.cumsum(
     np.geomspace(0.2, 1.2, 5)
 )  # levels beyond each end of the grid, in ln σ: for problems that come later
@@ -47,7 +47,7 @@ _STEPS = (3, 6, 12, 25, 50, 100)  # of EM, among which the likelihood of problem
 _ATOMS = 4  # levels of a distribution of a few levels, at most
 _ATOM_STEPS = 8, 30  # of EM for them at most: to see how many there are, and to place them
 _SETTLED = 2e-4  # change of ln σ that ends them
-_TIE = 1.0  # of a logarithm of likelihood: what is better by less than this than fewer levels is not preferred
+_TIE = 1.0  # in log-likelihood: more levels must be better by more than this than fewer levels
 _MOST_TO_CHOOSE = 512  # problems that are left out or fitted to choose
 _FEWEST_TO_CHOOSE = 12  # problems: below, F stays as smooth as the first few steps of EM leave it
 
@@ -60,7 +60,9 @@ class Learned(NamedTuple):
     converged: bool
 
 
-def learn(examples: Array, gram: Array, solve: Solver, on_round: Callable[[int], None]) -> Learned:
+def learn(
+    examples: Array, gram: Array, solve: Solver, on_round: Callable[[int], None], mean: Array | None = None
+) -> Learned:
     """The prior that explains these problems best.
 
     Parameters
@@ -69,10 +71,13 @@ def learn(examples: Array, gram: Array, solve: Solver, on_round: Callable[[int],
     gram: (groups, p + 1, p + 1), features of about unit variance.
     solve: gives posteriors.
     on_round: called after each round with its number.
+    mean: μ to start from, (p,); zero unless given.
 
     Returns the prior, the number of rounds, and whether they ended because nothing changed any more.
     """
     prior, chosen, refined, number = _start(examples, gram), False, False, 0
+    if mean is not None:
+        prior = replace(prior, mean=mean)
     some = slice(None, None, max(1, len(gram) // _ROUGH_GROUPS))
     for number in range(1, _ROUNDS + 1):
         part = slice(None) if refined else some
@@ -96,7 +101,7 @@ def learn(examples: Array, gram: Array, solve: Solver, on_round: Callable[[int],
 
 
 def _change(prior: WeightPrior, mean: Array, scale: Array, found: Posteriors) -> float:
-    """How much μ moves, in units of τ, and ln τ changes; less of it counts where the data say little of a weight."""
+    """How much μ changes, in units of τ, and ln τ; changes count less where the data say little about a weight."""
     determined = 1 - np.diagonal(found.within, axis1=1, axis2=2).mean(axis=0)  # mean of 1 − Var[u | σ]
     moved = np.sqrt(np.maximum(determined, 0.0)) * np.abs(mean - prior.mean) / prior.scale
     grown = determined * np.abs(np.log(scale / prior.scale))
@@ -163,7 +168,7 @@ def _refined(levels: Array, expected: Array, examples: Array, p: int) -> NoiseLe
 
 
 def _chosen_noise(likelihood: Array, levels: Array) -> NoiseLevels:
-    """F as smooth, or as few levels, as explains problems best that it was not learned from."""
+    """F as smooth, or with as few levels, as best explains problems that it was not learned from."""
     base, count = _alike(levels), len(likelihood)
     if count < _FEWEST_TO_CHOOSE:
         return _em(likelihood, levels, _STEPS[0])[0]
@@ -176,7 +181,7 @@ def _chosen_noise(likelihood: Array, levels: Array) -> NoiseLevels:
             smooth[steps] += float(np.log(density[outside] @ weights).sum())
     steps = max(smooth, key=lambda number: smooth[number])
     number = 0
-    if steps >= _STEPS[-2]:  # otherwise sharper is worse already
+    if steps >= _STEPS[-2]:  # otherwise a sharper F is already worse
         pairs = [(judged[inside], judged[outside]) for inside, outside in (halves, halves[::-1])]
         number = _number_of_atoms(pairs, levels, smooth[steps])
     if number == 0:
@@ -242,7 +247,7 @@ def _near(x: Array, middle: int) -> slice:
 
 
 def _lagrange(near: Array, places: Array) -> Array:
-    """(places, 5): what each of five points counts for between them, in the polynomial through all five."""
+    """(places, 5): the weight of each of five points in the polynomial through all five, at any places."""
     factors = (places[:, None, None] - near) / (near[:, None] - near + _SELF)
     factors[:, _SELF > 0] = 1.0
     return factors.prod(axis=2)
@@ -288,7 +293,7 @@ def _weights_step(found: Posteriors, prior: WeightPrior) -> tuple[Array, Array, 
     return mean, variance, np.exp(0.5 * (common + (logarithm - common) * differ / (differ + error)))
 
 
-_TINY = 1e-9  # problems' worth: keeps divisions finite for features of which nothing is known
+_TINY = 1e-9  # of a problem: keeps divisions finite for features of which nothing is known
 _SLOWEST = 0.01  # factor by which τ² changes in a round, at most
 
 

@@ -1,4 +1,4 @@
-"""The usual way, for comparison: a regression of its own for each group, one after the other, and one for all."""
+"""The usual methods, for comparison: a separate regression for each group, and one regression for all rows."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ _NOTHING = 1e-300  # stands for the sum of weights that are all zero
 
 
 def _fill(tokens: Array, weights: Array | None) -> tuple[int, Array | None]:
-    """Put a group's mean of a feature in place of missing values: how many there were, and of what there is no mean."""
-    if not np.isnan(tokens.sum()):  # much sooner known than which ones are missing
+    """Replace missing values by the group's mean of the feature; returns their number, and where there is no mean."""
+    if not np.isnan(tokens.sum()):  # much faster than to find which values are missing
         return 0, None
     gaps = np.isnan(tokens)
     count = int(gaps.sum())

@@ -1,4 +1,4 @@
-"""CSV and Parquet files in, predictions and a summary out: what ``ridgeformer fit`` does, without the terminal."""
+"""What ``ridgeformer fit`` does, without the terminal: from CSV and Parquet files to predictions and a summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ridgeformer.estimators.checks import DataError, DataWarning, some
 from ridgeformer.estimators.group_ridge import GroupRidge
 
 _NORMAL_95 = 1.959964
-_HELD_OUT = 5  # one row of so many is held out, of groups that have as many
+_HELD_OUT = 5  # one row in five is held out, in groups with at least five rows
 _QUANTILES = (0.1, 0.5, 0.9)
 _ADDED = ("prediction", "std", "low", "high")
 _DRAWN = 2000  # groups that a figure shows
@@ -27,7 +27,7 @@ _DRAWN = 2000  # groups that a figure shows
 
 @dataclass(frozen=True)
 class FeatureSummary:
-    """What was learned of one feature."""
+    """What was learned about one feature."""
 
     name: str
     mean: float
@@ -40,7 +40,7 @@ class FeatureSummary:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Mean squared errors on rows that were held out, over the variance of these rows' targets."""
+    """Mean squared errors on rows that were held out, divided by the variance of these rows' targets."""
 
     rows: int
     group_ridge: float
@@ -105,24 +105,24 @@ def write_table(path: Path, frame: pd.DataFrame) -> None:
 
 
 def choose_features(frame: pd.DataFrame, target: str, group: str | None, features: Sequence[str]) -> list[str]:
-    """The named columns, or all others than target and group; unknown names are refused with the nearest one."""
+    """The named columns, or all except target and group; the error for an unknown name suggests the nearest one."""
     columns = [str(name) for name in frame.columns]
     frame.columns = pd.Index(columns)
     if repeated := sorted({name for name in columns if columns.count(name) > 1}):
-        raise DataError(f"The column {repeated[0]!r} is there twice.")
+        raise DataError(f"The column {repeated[0]!r} appears twice.")
     for name in (target, *([group] if group is not None else []), *features):
         one_of("A column", name, columns)
     chosen = list(features) if features else [name for name in columns if name not in (target, group)]
     if not chosen:
-        raise DataError("There is no column left to be a feature.")
+        raise DataError("There is no feature: the table has no other columns than target and group.")
     for name in chosen:
         if name in (target, group):
-            raise DataError(f"The column {name!r} cannot be a feature as well.")
+            raise DataError(f"The column {name!r} is the target or the group, so it cannot be a feature.")
     return chosen
 
 
 def target_values(frame: pd.DataFrame, target: str) -> Array:
-    """Targets as numbers; text is refused with its rows."""
+    """Targets as numbers; raises `DataError` with the rows that hold text."""
     numbers = pd.to_numeric(frame[target], errors="coerce")
     if (text := (numbers.isna() & frame[target].notna()).to_numpy()).any():
         rows = np.flatnonzero(text)
@@ -143,9 +143,9 @@ def fit_table(
     Parameters
     ----------
     frame: rows, with names for columns.
-    target, group, features: columns; without a group all rows are one.
+    target, group, features: names of columns; without a group, all rows are one group.
     intercept: as ``fit_intercept`` of `GroupRidge`.
-    on_progress: called with (groups done, groups in all), in two rounds: one fit with rows held out, one with all.
+    on_progress: called with (groups done, number of groups), in two rounds: a fit with rows held out, then with all.
     """
     y = target_values(frame, target)
     X = frame[list(features)]
@@ -216,7 +216,7 @@ def _held_out(model: GroupRidge, X: pd.DataFrame, y: Array, codes: Array) -> Hel
 def predict_table(
     model: GroupRidge, frame: pd.DataFrame, group: str | None, features: Sequence[str]
 ) -> tuple[pd.DataFrame, int]:
-    """The table with predictions, their std and the ends of 95 % intervals; and how many rows are of unknown groups."""
+    """The table with predictions, their std and the ends of 95 % intervals; and the number of rows in new groups."""
     columns = [str(name) for name in frame.columns]
     for name in (*([group] if group is not None else []), *features):
         one_of("A column", name, columns)

@@ -1,4 +1,4 @@
-"""Assembling the page: template, styles and scripts of `assets`, and the data, in one file that loads nothing."""
+"""Assembles the page: one file with the template, styles and scripts of `assets` and the data. It loads nothing."""
 
 from __future__ import annotations
 
@@ -36,9 +36,17 @@ SCRIPTS = tuple(f"{name}.js" for name in _ORDER.split())
 
 
 def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = None) -> Path:
-    """Write ``out/index.html`` from the records in a results folder; the models are those of the zoo unless named.
+    """Write the page as ``out/index.html``.
 
-    Records other than Table 1 may be missing: the page then says which command makes them.
+    Parameters
+    ----------
+    results_folder: where `ridgeformer reproduce` left its records. Records other than Table 1 may be missing: the page
+        then says which command makes them.
+    out: the folder to write to; it is made if it does not exist.
+    models: names in the zoo, or files, of the models that the page runs; by default those of `page_model_names`.
+
+    Returns the path of the page. Raises `InputError` if there is no Table 1, a record is damaged, or ``out`` cannot be
+    written.
     """
     names = page_model_names() if models is None else models
     text = page_html(page_data(read_results(results_folder), encode_models(names)))
@@ -52,11 +60,11 @@ def write_page(results_folder: Path, out: Path, models: Iterable[str] | None = N
 
 
 def page_data(results: Results, models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All that the page's scripts read: Table 1, claims, figures, models, and what methods are called."""
+    """All data that the page's scripts read: Table 1, claims, figures, models, and names of methods."""
     task, table = Task(), results.table1  # which must be there
     records = {name: _or_none(partial(getattr, results, name)) for name in RECORDS}
     missing = [name for name, record in records.items() if record is None]
-    folder = Path(results.folder.name or ".")  # where it is on this machine is nobody's business
+    folder = Path(results.folder.name or ".")  # without the path, which is private
     return {
         "version": __version__,
         "task": {"dim": task.dim, "examples": task.examples},
@@ -96,9 +104,9 @@ def _figure(entry: FigureEntry, results: Results, missing: Sequence[str]) -> dic
 
 
 def _measured(records: Mapping[str, Any]) -> list[str]:
-    """How many sequences the numbers rest on, in a line for each record."""
+    """How many sequences each record was measured on, one line each."""
     table, profiles, readouts, shift = (records[name] for name in ("table1", "profiles", "readouts", "shift"))
-    lines = [f"Table 1: {count_text(table.sequences)} fresh sequences for each prior, stream {table.seed}."]
+    lines = [f"Table 1: {count_text(table.sequences)} fresh sequences for each noise prior, with seed {table.seed}."]
     if profiles is not None:
         lines.append(f"Losses by noise level: {count_text(profiles.sequences)} sequences at each level.")
     if readouts is not None:
@@ -120,7 +128,7 @@ def page_html(data: Mapping[str, Any]) -> str:
         "script": script,
         "data": _as_json_block(data),
     }
-    # One pass over the template: what a part holds is never taken for a place to fill.
+    # One pass over the template, so that no text inside a part is taken for a placeholder.
     pieces = _asset("page.html").split("%%")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 

@@ -1,4 +1,4 @@
-"""Models as the page carries them: plain JSON, with the parameters as stored, little-endian, in base64."""
+"""Models in the page: plain JSON, with the parameters as stored, little-endian, in base64."""
 
 from __future__ import annotations
 

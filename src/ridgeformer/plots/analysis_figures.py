@@ -23,7 +23,7 @@ from ridgeformer.plots.inside_figures import head_titles, map_rows
 from ridgeformer.plots.specification import Axis, Chart, Figure, HeatMap, Series, View, line, lines, panels_figure
 
 OFF_SCALE = 20.0
-"""A loss beyond it means nothing but "explodes": predicting zero costs less than d/2."""
+"""A loss beyond it only means that the model explodes: predicting zero costs d/2 or less."""
 _DARKEST = 10.0  # times the loss of the control: anything beyond is as bad
 _MOST_PANELS = 12  # of one figure; deeper models show layers at even distances
 _LINEAR_BELOW = 0.3  # size of the largest ω, in units, from which an axis needs a logarithm
@@ -67,7 +67,7 @@ def omega_figure(omega: Array) -> Figure:
 
 
 def matrices_figure(model: LinearTransformer) -> Figure:
-    """P and Q of every layer and head, in canonical form, on one scale; lines part the x from the y block."""
+    """P and Q of every layer and head, in canonical form, on one scale; lines separate the blocks of x and y."""
     P, Q = (matrices.reshape(-1, model.dim + 1, model.dim + 1) for matrices in canonical_heads(model))
     titles = head_titles(model.layers, model.heads)
     acting = np.flatnonzero(P.any(axis=(1, 2)))
@@ -77,7 +77,7 @@ def matrices_figure(model: LinearTransformer) -> Figure:
 
 
 def filters_figure(filters: Filters, bands: Sequence[Band]) -> Figure:
-    """s_j ŵ_j / a_j, the share of least squares that is kept, against s_j, beside ridge regression that is told σ."""
+    """s_j ŵ_j / a_j, the share of the least-squares answer that is kept, against s_j, beside ridge that is told σ."""
     colours = {band.label: spec.in_order(place, len(bands)).colour for place, band in enumerate(bands, 1)}
     charts = []
     for layer in (filters.layers[place] for place in _places(len(filters.layers))):
@@ -139,7 +139,7 @@ def momentum_figure(terms: Sequence[MomentumTerms]) -> Figure:
         "momentum, Φ u": [term.momentum for term in terms],
         "rescaling, s w": [term.rescaling for term in terms],
     }
-    axes = Axis("layer", whole=True), Axis("size over that of w after the layer")
+    axes = Axis("layer", whole=True), Axis("size ÷ size of w after the layer")
     return panels_figure([Chart("", *axes, lines([term.layer for term in terms], parts))], (5.0, 2.6))
 
 
@@ -158,7 +158,7 @@ def progress_figure(progress: Sequence[Measured], bands: Sequence[Band]) -> Figu
 
 
 def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
-    """Singular values of P and Q less their diagonal, over the norm of the matrix; those near rounding left out."""
+    """Singular values of P and Q minus their diagonals, divided by the norm of the matrix; not those near rounding."""
     layers, several = sorted({one.layer for one in remainders}), any(one.head > 1 for one in remainders)
     charts = []
     for name in "PQ":
@@ -168,13 +168,13 @@ def remainder_figure(remainders: Sequence[Remainder]) -> Figure:
             look = spec.in_order(layers.index(one.layer) + 1, len(layers), _DASHES[(one.head - 1) % len(_DASHES)])
             label = f"layer {one.layer}" + (f", head {one.head}" if several else "")
             series.append(line(label, look, range(1, len(values) + 1), values))
-        axes = Axis("singular value", whole=True), Axis("over the norm of the matrix", log=True)
-        charts.append(Chart(f"{name} less its diagonal", *axes, tuple(series)))
+        axes = Axis("singular value", whole=True), Axis("size ÷ norm of the matrix", log=True)
+        charts.append(Chart(f"{name} minus its diagonal", *axes, tuple(series)))
     return panels_figure(charts, (7.2, 2.8), legend=charts[0].series)
 
 
 def ladder_figure(simplest: Simplest) -> Figure:
-    """Loss against the number of fitted constants of every description; the controls stand apart."""
+    """Loss against the number of fitted constants of every description; controls have markers of their own."""
     groups = (
         ("ω dropped one by one", simplest.dropped),
         ("tied to each other", [form for form in simplest.forms if not form.control]),
@@ -197,11 +197,11 @@ def ladder_figure(simplest: Simplest) -> Figure:
 
 
 def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
-    """Loss with parts switched off, as they are and with the rest fitted again; arrows are out of the figure."""
+    """Loss with parts switched off: without and with fitting the rest again. Arrows mark losses beyond the axis."""
     shown = [ablation for ablation in ablations if not ablation.inert]
     rows, series, known = np.arange(len(shown))[::-1], [], []
     for name, place, hollow, measured in (
-        ("as it is", 1, True, [ablation.alone for ablation in shown]),
+        ("rest unchanged", 1, True, [ablation.alone for ablation in shown]),
         ("rest fitted again", 0, False, [ablation.refitted for ablation in shown]),
     ):
         if measured[0] is None:  # the control, with which nothing is switched off
@@ -224,7 +224,7 @@ def ablations_figure(ablations: Sequence[Ablation]) -> Figure:
 
 
 def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) -> Figure:
-    """Which noise suffers from what: losses over those with nothing switched off, after refitting if there is any."""
+    """Losses by noise level, divided by those with nothing switched off; after refitting, where it was done."""
     refits = ablations[0].refitted is not None
     measured = [(a.label, a.refitted if refits else a.alone) for a in ablations if not a.inert]
     losses = {label: [band.adjusted_loss for band in one.bands] for label, one in measured if one is not None}
@@ -232,7 +232,7 @@ def ablation_bands_figure(ablations: Sequence[Ablation], bands: Sequence[Band]) 
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratios = np.array([np.asarray(row) / control for _, row in rows]).reshape(-1, len(bands))
     heat = HeatMap(
-        "loss over that with nothing switched off" + (", rest fitted again" if refits else ""),
+        "loss ÷ loss with nothing switched off" + (", rest fitted again" if refits else ""),
         tuple(map(spec.floats, ratios)),
         _DARKEST,
         ratios=True,

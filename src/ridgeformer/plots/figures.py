@@ -15,22 +15,31 @@ _1 = (
     "and it cannot be better than ridge regression with one penalty for all sequences (ConstRR). Hollow markers are "
     "the paper’s values; the black line is the Bayes limit."
 )
-_2 = "A model that adapts follows the noise level from sequence to sequence. Outside the shade it was not trained."
-_3 = "Here σ takes one of a few values, and a model can learn to see which one."
-_4 = "The matrices P and Q of each layer, on one scale. The lines separate the row and column of y."
-_5 = (
-    "The prediction that a model would give after K of its layers. The loss need not fall at every layer: only the "
-    "answer after the last layer is trained."
+_2 = (
+    "How good models are at each noise level. A model that adapts is good where σ is small and where it is large. "
+    "Models were trained on the shaded noise levels only."
 )
-_6 = "As figure 2, but the loss of the oracle is not subtracted."
-_7 = "One panel for each depth, one line for the answer after each layer."
+_3 = "Here σ is one of two or three values, and a model can learn to recognise which one."
+_4 = (
+    "The matrices P and Q of each layer, all with the same colours. The thin lines separate the row and the column of "
+    "y from those of x."
+)
+_5 = (
+    "The loss of the prediction that a model would give after K of its layers. It need not fall at every layer, "
+    "because training looks only at the answer after the last layer."
+)
+_6 = "The same as figure 2, except that the loss of the oracle is not subtracted."
+_7 = "Each panel has models of one depth, and each line is the answer after one layer."
 _BAYES = (
     "Ours. How far the loss is above the Bayes limit, as a share of the limit: 0.05 is 5 % above. On average over "
     "sequences, nothing that is not told σ can be below the limit."
 )
-_TRAINING = "Ours. The loss while models were trained; the star is the finished model, measured on fresh sequences."
-_DEPTH = "Ours. What more layers and more heads than the paper’s bring."
-_SHIFT = "Ours. The same models on other kinds of sequences."
+_TRAINING = "Ours. The loss during training. The star is the finished model, measured on fresh sequences."
+_DEPTH = "Ours. Models with more layers or more heads than those of the paper."
+_SHIFT = (
+    "Ours. The same models on sequences that differ from those of their training. A ratio of 1 is as good as ridge "
+    "regression that is told what changed."
+)
 for _entry in (
     FigureEntry("1", "Loss against layers, uniform noise", _1, _TABLE, loss_figures.figure_1),
     FigureEntry("2", "Loss against the noise level", _2, _PROFILES, loss_figures.figure_2),

@@ -1,4 +1,4 @@
-"""The picture of ``ridgeformer fit``: how noisy groups are, and how much of each answer comes from its own rows."""
+"""The figure of ``ridgeformer fit``: how noisy groups are, and how much of each answer comes from its own rows."""
 
 from __future__ import annotations
 
@@ -31,4 +31,6 @@ def fit_figure(summary: FitSummary) -> Figure:
         Chart("Noise levels", noise, Axis("share of groups below", (0.0, 1.0)), (learned, own)),
         Chart("Shrinkage", noise, Axis("% of the weights from own rows", (0.0, 100.0)), (kept,)),
     ]
-    return panels_figure(charts, (7.2, 2.8), caption="Noise levels of groups, and how far their weights are their own.")
+    return panels_figure(
+        charts, (7.2, 2.8), caption="Noise levels of groups, and how much of their weights comes from their own rows."
+    )

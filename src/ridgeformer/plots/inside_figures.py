@@ -24,7 +24,7 @@ _SIGN_AT = 0.1  # share of the largest entry from which a cell carries its sign,
 _LARGEST_SIGNED = 24  # size of matrices up to which cells are large enough to write in
 _AFTER = "read out after layer"
 _PROFILE_RANGE = (4e-3, 20.0)
-"""Ends of the loss axis of figure 7. What is above explodes: predicting zero costs d/2 = 5."""
+"""Ends of the loss axis of figure 7. A loss above them has exploded: predicting zero costs d/2 = 5."""
 _HIGHEST_READOUT = 20.0
 
 
@@ -32,7 +32,7 @@ _HIGHEST_READOUT = 20.0
 
 
 def figure_4(results: Results) -> Figure:
-    """Q and P of every layer, on one scale; lines part the x from the y block. One view for each model."""
+    """Q and P of every layer, on one scale; lines separate the blocks of x and y. One view for each model."""
     models = results.weights.models
     if not models:
         raise results.nothing("weights", "FULL model of four layers")
@@ -137,7 +137,7 @@ def _readouts(results: Results) -> ReadoutsRecord:
 def _seeds_note(record: ReadoutsRecord) -> str:
     counts = sorted({len(record.of(model.method, model.layers)) for model in record.models})
     text = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Geometric means of {text} seeds; bars and bands are one standard deviation of the logarithm."
+    return f"Geometric means of {text} seeds. Bars and bands are one standard deviation of the logarithm over seeds."
 
 
 def _layer_look(layer: int, width: float = 1.1) -> Look:

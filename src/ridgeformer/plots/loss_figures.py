@@ -25,15 +25,15 @@ PAPER = Series("hollow: as printed in the paper", Look(spec.GREY, (), "D"), poin
 _ROUNDING = 1e-20  # losses below it are what float64 leaves of zero
 _HEAD_MARKERS = {2: "D", 3: "v", 4: "P"}
 _RANGE = (5e-4, 5.0)
-"""Ends of the loss axis of profiles. Below are noise-free contexts that a method solves exactly; above, predicting zero
-would be better, which costs d/2 = 5."""
+"""Ends of the loss axis of profiles. Losses below it are those of noise-free contexts, which a method solves exactly. A
+loss above it is worse than predicting zero, which costs d/2 = 5."""
 _UNADJUSTED_HIGH = 5.5  # a little above the 5 that predicting zero costs
 _TICK_STEPS = ((1, 0.5), (4, 1), (math.inf, 2))
 """Distances of ticks for noise levels up to these."""
 _LAYERS_CAPTION = "Adjusted loss (log scale) against the number of layers, with 95 % intervals."
 _PROFILE_CAPTION = (
-    "Adjusted loss (log scale) against the noise level σ; the shaded levels are those of the training. A line that "
-    "leaves its panel goes on outside: point at it, or open the numbers."
+    "Adjusted loss (log scale) against the noise level σ. The shaded levels are those of the training. A line that "
+    "leaves its panel continues outside: point at it, or open “Numbers” below."
 )
 
 
@@ -105,7 +105,7 @@ def model_series(method: str, rows: Mapping[int, Entry], heads: int = 1, joined:
 
 
 def _hollow(name: str, look: Look, printed: Mapping[float, float] | Mapping[int, float]) -> Series:
-    """What the paper has printed."""
+    """The numbers that the paper prints, as hollow markers."""
     keys = (name, PAPER.name)
     return spec.line(f"{name}, paper", look, printed, printed.values(), points=True, hollow=True, keys=keys)
 
@@ -152,7 +152,7 @@ def figure_3(results: Results) -> Figure:
 
 
 def figure_6(results: Results) -> Figure:
-    """Loss from which that of the oracle is not subtracted, against σ, for models of seven layers and every σmax."""
+    """Loss against σ, without subtracting the oracle's, for models of seven layers and every σmax."""
     record, notes = _uniform_profiles(results), Notes()
     charts = [profile_chart(record, noise, DEPTH, prior_title(noise), notes, unadjusted=True) for noise in UNIFORM]
     caption = "Loss (not adjusted) against the noise level σ; the shaded levels are those of the training."
@@ -190,7 +190,7 @@ def profile_chart(
         if profile is None:
             notes.add(where, label)
             continue
-        # At one level of σ it is no limit: it is the best on average over the levels of the prior.
+        # At one level of σ it is not a limit: it is the best only on average over the levels of the prior.
         name = "Bayes predictor" if method == "bayes" else label
         values = profile.unadjusted if unadjusted else profile.adjusted
         interval = spec.interval(values, profile.standard_error) if method in KINDS and not unadjusted else {}

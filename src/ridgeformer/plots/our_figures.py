@@ -21,7 +21,7 @@ from ridgeformer.reproduction.results import Results
 from ridgeformer.reproduction.table1 import Entry
 
 _DEEP = ("diag", "full")
-"""More layers and heads are no use to GD++, which ends at ConstRR; see `ridgeformer.training.spectral`."""
+"""More layers and heads do not help GD++, which cannot be better than ConstRR; see `ridgeformer.training.spectral`."""
 _FIRST_LAYER = 3  # of the figure of deep models: shallower ones would set its scale
 _PANELS = 4  # of training, beside each other
 _HIGHEST_LOSS = 2.0  # at which an axis of training ends at the latest: untrained models have two to five
@@ -36,11 +36,11 @@ _SHIFTS = {
     "examples": "{} examples instead of 20",
     "noise": "noise × {}",
     "sigma": "σ = {}",
-    "kappa": "features of condition number {}",
+    "kappa": "features with condition number {}",
     "student": "noise: Student’s t, ν = {}",
-    "outliers": "a share {} of outliers × {}",
+    "outliers": "outliers: noise × {1} with probability {0}",
     "scale": "weights × {}",
-    "rows": "examples correlated by {}",
+    "rows": "correlation {} between examples",
 }
 
 
@@ -48,9 +48,9 @@ _SHIFTS = {
 
 
 def figure_bayes(results: Results) -> Figure:
-    """Loss over the Bayes limit against layers, one panel for each kind of model, one line for each prior.
+    """Loss divided by the Bayes limit, against layers, one panel for each kind of model, one line for each prior.
 
-    What is drawn is the ratio less one: on a logarithmic axis a model that is 5 % above the limit stands apart from one
+    It draws the ratio minus one: on a logarithmic axis, this separates a model that is 5 % above the limit from one
     that is 15 % above.
     """
     notes = Notes()
@@ -60,7 +60,7 @@ def figure_bayes(results: Results) -> Figure:
         raise results.nothing("table1", "models beside the Bayes limit")
     entries.sort(key=lambda entry: entry.layers or 1)
     x = spec.layer_axis(range(1, (entries[-1].layers or 1) + 1))
-    y = Axis("adjusted loss over the Bayes limit, less 1", spec.bounds(map(_excess, entries)), log=True)
+    y = Axis("adjusted loss ÷ Bayes limit − 1", spec.bounds(map(_excess, entries)), log=True)
     looks = {noise: _prior_look(noise, place) for place, noise in enumerate(noises)}
     views = {}
     for method in KINDS:
@@ -79,7 +79,7 @@ def figure_bayes(results: Results) -> Figure:
 
 
 def _excess(entry: Entry) -> float:
-    """How far a loss is above the Bayes limit, in units of the limit; not a number if chance has it below."""
+    """How far a loss is above the Bayes limit, as a share of the limit; NaN if it is below the limit by chance."""
     ratio = entry.bayes_ratio or 1.0
     return ratio - 1 if ratio > 1 else math.nan
 
@@ -128,9 +128,9 @@ def _depth_chart(results: Results, noise: str) -> Chart:
 
 
 def figure_training(results: Results) -> Figure:
-    """Loss against seconds of training, one panel for each depth that there are runs of; one view for each prior.
+    """Loss against seconds of training: one panel for each depth that has runs, one view for each prior.
 
-    Thin lines are the stages of a run, of which there is one for every start; the thick one is the least loss so far.
+    Thin lines are the stages of a run, one for each starting point; the thick line is the lowest loss so far.
     """
     record = results.training
     curves: dict[str, list[TrainingCurve]] = {}
@@ -146,8 +146,8 @@ def figure_training(results: Results) -> Figure:
         tuple(views),
         (min(spec.WIDTH, 3.6 * len(charts)), 0.9 + 1.5 * lines + 0.5 * (lines == 1)),
         (*spec.method_keys(charts), _FINISHED, _PRINTED),
-        "Adjusted loss against seconds of training (both log scale). Thin: the smoothed loss of every stage of a run; "
-        "thick: the least so far.",
+        "Adjusted loss against seconds of training (both log scale). Thin lines: the smoothed loss of every stage of a "
+        "run. Thick lines: the lowest loss so far.",
         choice="Noise prior",
         single=True,
     )
@@ -167,7 +167,7 @@ def _training_view(curves: Sequence[TrainingCurve], floor: Series | None) -> Vie
 
 
 def _curve(curve: TrainingCurve) -> Iterable[Series]:
-    """One run: its stages, the least loss so far, the finished model, and what the paper has."""
+    """One run: its stages, the lowest loss so far, the finished model, and the number that the paper prints."""
     name, look = METHODS[curve.method].label, METHODS[curve.method].look
     begun = "" if curve.start is None else f", started from {curve.start}"
     for stage in curve.stages:
@@ -190,7 +190,7 @@ def _curve(curve: TrainingCurve) -> Iterable[Series]:
 
 
 def figure_shift(results: Results) -> Figure:
-    """Loss over that of ridge regression that is told the shift; hollow where a predictor does not survive it."""
+    """Loss divided by that of ridge regression told the shift; hollow where a predictor does not survive the shift."""
     record = results.shift
     if not record.scenarios or not record.predictors:
         raise results.nothing("shift", "scenarios")
@@ -203,16 +203,20 @@ def figure_shift(results: Results) -> Figure:
         failed.append(tuple(not result.survives for result in scores))
     lowest = min((ratio for one in columns for ratio in one.x if 0 < ratio < math.inf), default=1.0)
     panel = Comparison(
-        f"Loss over that of ridge regression that is told the shift, on {spec.count_text(record.sequences)} sequences",
+        "Loss divided by the loss of ridge regression that is told the shift, on "
+        f"{spec.count_text(record.sequences)} sequences",
         tuple(_shift_name(scenario.spec) for scenario in scenarios),
         tuple(columns),
         tuple(failed),
-        f"loss over that of ridge regression told the shift (trained on {prior_title(record.noise)})",
+        f"loss ÷ loss of ridge regression told the shift (trained on {prior_title(record.noise)})",
         (min(0.95, lowest / 1.06), _HIGHEST_RATIO),
     )
     hollow = Series("hollow: does not survive", Look(spec.GREY, (), "o"), points=True, hollow=True)
     legend = (*(Series(one.name, one.look, points=True) for one in columns), hollow)
-    caption = "Marked ▴: more than a quarter above AdaRR, or a mean that a few sequences make."
+    caption = (
+        "▴ marks a method that does not survive the shift: its loss is more than a quarter above AdaRR’s, or "
+        "comes from a few sequences only."
+    )
     return spec.panels_figure([panel], (spec.WIDTH, 1.0 + 0.42 * len(scenarios)), legend=legend, caption=caption)
 
 

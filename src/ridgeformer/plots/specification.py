@@ -282,7 +282,7 @@ def geometric(rows: Sequence[Sequence[float]]) -> tuple[Array, Array, Array]:
 
 
 class Notes(dict[str, list[str]]):
-    """What is missing, as it turns out to be, and the panels that it is missing from."""
+    """What turns out to be missing while a figure is built, and in which panels."""
 
     def add(self, panel: str, what: str) -> None:
         """``what`` is missing in a panel."""
@@ -290,4 +290,4 @@ class Notes(dict[str, list[str]]):
 
     def lines(self) -> tuple[str, ...]:
         """One sentence for each thing that is missing."""
-        return tuple(f"Without {what} in: {', '.join(panels)}." for what, panels in self.items())
+        return tuple(f"Missing: {what} in {', '.join(panels)}." for what, panels in self.items())

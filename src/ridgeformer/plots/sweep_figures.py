@@ -51,8 +51,8 @@ def sweep_figure(rows: Rows, x: str | None = None, value: str = LOSS) -> Figure:
         raise InputError(f"No cell has a number in {value} and a value of {x}.")
     if len(groups) > _MOST_LINES:
         raise InputError(
-            f"{len(groups)} lines, for every combination of {', '.join(others)}, are too many; choose some cells, such "
-            f"as --where {others[0]}={next(iter(groups))[0]}."
+            f"There would be {len(groups)} lines, one for every combination of {', '.join(others)}. That is too many: "
+            f"choose some cells, such as --where {others[0]}={next(iter(groups))[0]}."
         )
     places = sorted({place for line in groups.values() for place in line}, key=lambda place: (str(type(place)), place))
     whole = all(isinstance(place, int) for place in places)
@@ -75,7 +75,8 @@ def sweep_figure(rows: Rows, x: str | None = None, value: str = LOSS) -> Figure:
     losses = [end for one in series for ends in (one.y, one.low, one.high) for end in ends]
     chart = Chart("", across, Axis(value.replace("_", " "), spec.bounds(losses), log=True), series)
     seeds = len({row[_SEED] for row in rows})
-    note = (f"Points are geometric means, bands one standard deviation, of up to {seeds} seeds.",) if seeds > 1 else ()
+    what = f"Points are geometric means over up to {seeds} seeds; bands are one standard deviation of the logarithm."
+    note = (what,) if seeds > 1 else ()
     caption = f"{value.replace('_', ' ')} against {x}.".capitalize()
     return spec.panels_figure([chart], (spec.WIDTH * 0.75, 3.2), legend=series, caption=caption, notes=note)
 

@@ -59,7 +59,7 @@ def second_order_figure(curves: Curves) -> Figure:
     epsilons = [row.epsilon for row in curves.iterations]
     accuracy = Axis("accuracy ε", (max(epsilons) * 1.5, min(epsilons) / 1.5), log=True)
     charts = [
-        Chart("", Axis("preconditioning layers", whole=True), Axis("κ − 1 of what is left", log=True), tuple(left)),
+        Chart("", Axis("preconditioning layers", whole=True), Axis("κ − 1 after the layers", log=True), tuple(left)),
         Chart("", accuracy, Axis("layers or steps to reach it", log=True), tuple(right)),
     ]
     return panels_figure(charts, (7.2, 2.8))
@@ -76,15 +76,15 @@ def two_layer_figure(curves: Curves) -> Figure:
             series.append(line(name, in_turn(place, _DASHED if which else ()), *points))
     n = np.array(sorted({row.examples for row in next(iter(curves.convergence.values()))}), float)
     series.append(line("falling as n^(−1/2)", Look(BLACK, _DOTTED), n, 2 * n**-0.5))
-    y = Axis("‖ŵ − w*‖ over ‖w*‖, root mean squares", log=True)
+    y = Axis("‖ŵ − w*‖ ÷ ‖w*‖, root mean squares", log=True)
     return panels_figure([Chart("", Axis("examples n in a context", log=True), y, tuple(series))], _SIZE)
 
 
 def step_size_figure(curves: Curves) -> Figure:
     """Section 5.3: step sizes against the residuals, as they are and as printed."""
     steps, order = curves.steps, np.argsort(curves.steps.residuals)
-    measured = {"in the first two layers": steps.at_start, "behind layers that do the fit": steps.behind_fit}
+    measured = {"in the first two layers": steps.at_start, "after layers that do the fit": steps.behind_fit}
     circles = [replace(one, points=True, hollow=True) for one in lines(steps.residuals, measured)]
     printed = line("as printed", Look(BLACK, width=1.0), steps.residuals[order], steps.printed[order])
-    axes = Axis("Σ r² of OLS, d = 10, n = 20, σ ~ U(0, 5)"), Axis("step size over −ω_yx")
+    axes = Axis("Σ r² of OLS, d = 10, n = 20, σ ~ U(0, 5)"), Axis("step size ÷ (−ω_yx)")
     return panels_figure([Chart("", *axes, (*circles, printed))], _SIZE)

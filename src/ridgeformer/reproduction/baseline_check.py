@@ -1,4 +1,4 @@
-"""The baselines against the paper's Table 1, do ours give the numbers it prints, and against the Bayes limit."""
+"""Our baselines beside the numbers that the paper's Table 1 prints for them, and beside the Bayes limit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BaselineCell:
 
 @dataclass(frozen=True)
 class Limit:
-    """The Bayes limit of one prior, and the baseline that comes closest to it on the same sequences."""
+    """The Bayes limit of one prior, and the baseline that is closest to it on the same sequences."""
 
     noise: Text
     loss: Number

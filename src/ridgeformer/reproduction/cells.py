@@ -25,7 +25,7 @@ BEYOND_SIZES = ((8, 1), (10, 1), (12, 1), (7, 2), (7, 4), (12, 2))
 
 _DEEPEST = max(layers for layers, _ in BEYOND_SIZES)
 _STEPS_ON_THE_WAY = 6_000  # of models beyond the paper's from which others start
-# A noise level is learned sooner from the weights of a neighbouring one; uniform:5 is where the chains begin.
+# Training is faster from the weights for a neighbouring noise level; the chains of such starts begin at uniform:5.
 _NEIGHBOUR = {
     "uniform:6": "uniform:5",
     "uniform:7": "uniform:6",
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def beyond(self) -> bool:
-        """Whether it is none of the paper's."""
+        """Whether the paper does not have it."""
         return self.heads > 1 or self.layers > (SEEDED_LAYERS if self.noise == SEEDED_PRIOR else LAYERS)[-1]
 
     @property
@@ -131,7 +131,7 @@ def beyond_cells(kinds: Iterable[str] = tuple(KINDS), columns: Iterable[str] = B
     return _with_parents(
         Cell(kind, layers, noise, heads=heads)
         for kind in kinds
-        if kind != "gdpp"  # more layers and heads are no use to it: see `ridgeformer.training.spectral`
+        if kind != "gdpp"  # more layers and heads do not help it: see `ridgeformer.training.spectral`
         for noise in columns
         if noise in BEYOND_PRIORS
         for layers, heads in BEYOND_SIZES

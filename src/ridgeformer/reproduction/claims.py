@@ -1,4 +1,4 @@
-"""What the paper says of its results, held against ours: each claim with its numbers and a verdict."""
+"""What the paper says about its results, compared with ours: each claim with our numbers and a verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_claims(table: Table1, models: Mapping[Cell, LinearTransformer]) -> lis
         _diag_like_full(table),
         _gdpp_like_constrr(table),
         _beats(table, "Four layers beat AdaRR for σmax ≥ 4.", "adarr", (4,), _NOISY[3:]),
-        _beats(table, "Five layers and more match or beat TunedRR.", "tunedrr", (5, 6, 7), _NOISY),
+        _beats(table, "Five or more layers match or beat TunedRR.", "tunedrr", (5, 6, 7), _NOISY),
         _categorical(table, by_name),
         _two_layers(by_name),
         _diagonal_heavy(by_name),
@@ -61,7 +61,7 @@ def _verdict(holds: Sequence[bool]) -> str:
 
 
 def _pairs(table: Table1, methods: Sequence[str], other: str, noises: Sequence[str], layers: Sequence[int]) -> _Pairs:
-    """Models, each beside another of as many layers, or beside a baseline; only those of which both were measured."""
+    """Pairs of a model and another with as many layers, or a baseline; only pairs of which both were measured."""
     pairs = []
     for method, noise, depth in product(methods, noises, layers):
         ours, theirs = table.entry(method, depth, noise), table.entry(other, depth if other in KINDS else None, noise)
@@ -87,7 +87,8 @@ def _diag_like_full(table: Table1) -> Claim | None:
     return Claim(
         "DIAG is about as good as FULL on uniform noise.",
         _verdict(close),
-        f"{sum(close)} of {len(close)} cells within 10 %; DIAG over FULL from {least} to {most}.",
+        f"The two losses are within 10 % of each other in {sum(close)} of {len(close)} cells; the loss of DIAG "
+        f"divided by that of FULL goes from {least} to {most}.",
     )
 
 
@@ -96,7 +97,8 @@ def _gdpp_like_constrr(table: Table1) -> Claim | None:
     if not pairs:
         return None
     text = ", ".join(f"{header(pair[0].noise)} {_ratio(pair):.4f}" for pair in pairs)
-    return Claim("GD++ ends at ConstRR.", _verdict(_close(pairs)), f"GD++ with 7 layers over ConstRR: {text}.")
+    statement = "With enough layers, GD++ is as good as ConstRR."
+    return Claim(statement, _verdict(_close(pairs)), f"Loss of GD++ with 7 layers divided by that of ConstRR: {text}.")
 
 
 def _beats(table: Table1, statement: str, baseline: str, layers: Sequence[int], noises: Sequence[str]) -> Claim | None:
@@ -109,8 +111,8 @@ def _beats(table: Table1, statement: str, baseline: str, layers: Sequence[int], 
         if not held[-1]:
             losses = f"{number(ours.adjusted_loss)} against {number(ridge.adjusted_loss)}"
             misses.append(f"{row_name(*ours.row)} {header(ours.noise)} {losses}")
-    text = "; not so: " + ", ".join(misses) if misses else ""
-    return Claim(statement, _verdict(held), f"{sum(held)} of {len(held)} cells{text}.")
+    text = f". Not true in: {', '.join(misses)}" if misses else ""
+    return Claim(statement, _verdict(held), f"True in {sum(held)} of {len(held)} cells{text}.")
 
 
 def _losses(models: Mapping[str, LinearTransformer], size: str, levels: Sequence[float]) -> dict[str, list[float]]:
@@ -128,9 +130,9 @@ def _categorical(table: Table1, models: Mapping[str, LinearTransformer]) -> Clai
     outside = list(zip(_OUTSIDE, losses["diag"], losses["full"], strict=True))
     beyond = "; ".join(f"at σ = {level:g} DIAG {number(d)}, FULL {number(f)}" for level, d, f in outside)
     return Claim(
-        "On {1, 3} FULL is better than DIAG in distribution, and DIAG extrapolates better.",
+        "On {1, 3}, FULL is better at the noise levels of the training, and DIAG at larger ones.",
         _verdict([full.adjusted_loss < diag.adjusted_loss, *(d < f for _, d, f in outside)]),
-        f"In distribution DIAG {number(diag.adjusted_loss)}, FULL {number(full.adjusted_loss)}; {beyond}.",
+        f"At levels of the training DIAG {number(diag.adjusted_loss)}, FULL {number(full.adjusted_loss)}; {beyond}.",
     )
 
 
@@ -145,7 +147,7 @@ def _two_layers(models: Mapping[str, LinearTransformer]) -> Claim | None:
         )
     if not held:
         return None
-    return Claim("Two layers model a single noise level.", _verdict(held), "; ".join(text) + ".")
+    return Claim("Two layers can fit only one noise level.", _verdict(held), "; ".join(text) + ".")
 
 
 def _diagonal_heavy(models: Mapping[str, LinearTransformer]) -> Claim | None:
@@ -157,8 +159,9 @@ def _diagonal_heavy(models: Mapping[str, LinearTransformer]) -> Claim | None:
     ranks = [remainder.effective_rank for remainder in fit.remainders]
     heavy, low = [share > 0.5 for share in shares], [rank <= model.dim // 2 for rank in ranks]
     return Claim(
-        "FULL weights are heavy on the diagonal, with a low-rank part (4 layers, {1, 3}).",
+        "The matrices of FULL are a diagonal plus a small part of low rank (4 layers, {1, 3}).",
         _verdict([*heavy, *low]),
-        f"Share of squares on the diagonal, P and Q of each layer: {', '.join(f'{share:.2f}' for share in shares)}; "
-        f"singular values that hold 90 % of the rest: {', '.join(map(str, ranks))} of {model.dim + 1}.",
+        "Share of the sum of squares that is on the diagonal, for P and Q of each layer: "
+        f"{', '.join(f'{share:.2f}' for share in shares)}; number of singular values that hold 90 % of the rest: "
+        f"{', '.join(map(str, ranks))} of {model.dim + 1}.",
     )

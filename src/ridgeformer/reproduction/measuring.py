@@ -34,7 +34,7 @@ from ridgeformer.training.run_directory import RunDirectory
 
 LEVEL_STEP = 0.25
 CATEGORICAL_MARGIN = 3
-"""How far beyond its largest level a categorical prior is looked at; one for uniform ones, as in the paper."""
+"""How far profiles go beyond the largest level of a categorical prior; 1 for uniform priors, as in the paper."""
 LEVELS = tuple(0.5 * k for k in range(21))
 """σ = 0 … 10 for read-outs, twice as far as the models were trained."""
 _MOST_POINTS = 150  # of a stage of training: more than a printed line can show
@@ -63,9 +63,9 @@ def make_records(
 ) -> tuple[Path, ...]:
     """Measure what figures and page need and write it into ``out``; the files that were written.
 
-    ``runs``, if there are any, holds the run directories of the models; without it the record of training is left as it
-    is. ``sequences`` is what Table 1 is measured on: read-outs get a fifth of it, shifts a tenth, noise levels a
-    twentieth each, since there are many of them; and none gets more than of 200 000.
+    ``runs`` holds the run directories of the models; without it the record of training is not changed. ``sequences`` is
+    the number for Table 1: answers after each layer get a fifth of it, shifts a tenth, and each noise level a
+    twentieth, because there are many. Above 200 000 these three do not grow any more.
     """
     sequences = whole_number("sequences", sequences, 2)
     fifth, tenth, twentieth = (max(2, min(sequences, _MOST) // part) for part in (5, 10, 20))

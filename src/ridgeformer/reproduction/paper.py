@@ -1,9 +1,9 @@
-"""The numbers printed in the paper's Table 1, for comparison: all else in this room is measured.
+"""The numbers printed in the paper's Table 1, for comparison: all other numbers in this folder are measured.
 
-A printed number is rounded, and itself a mean over 100 000 sequences with one query each. What such a mean,
-½(ŷ − y_t)² − ½(ŷ* − y_t)², scatters by is measured here with our predictor of the same cell; the paper's, being about
-as good, scatters about as much: four to seven times as much as our estimate would on as many sequences, and up to seven
-units of the last printed digit.
+A printed number is rounded, and is itself a mean of ½(ŷ − y_t)² − ½(ŷ* − y_t)² over 100 000 sequences with one query
+each. We measure the standard error of such a mean with our predictor of the same cell; the paper's predictor is about
+as good, so its standard error is about the same. It is four to seven times that of our own estimate on as many
+sequences, and up to seven units of the last printed digit.
 """
 
 from __future__ import annotations

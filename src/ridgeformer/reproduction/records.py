@@ -1,9 +1,9 @@
 """What tables, figures and page are drawn from: a record for each kind of measurement, one JSON file each.
 
 Losses are means of half the squared error. On disk numbers have six digits, and one that is not finite is null; here it
-is infinite. Records may come from anywhere, so nothing in them is trusted: msgspec holds every value against the
-annotations below, and ``__post_init__`` checks what annotations cannot say. Names that no record has are passed over,
-so that a later version may add some.
+is infinite. Records may come from anywhere, so everything in them is checked: msgspec compares every value with the
+annotations below, and ``__post_init__`` checks what annotations cannot say. Unknown names are ignored, so that a later
+version may add some.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ModelReadout:
 
 @dataclass(frozen=True)
 class ReadoutsRecord(Record):
-    """What models for one prior, of all seeds, would say after each of their layers: figures 5 and 7."""
+    """What models for one prior, of all seeds, would answer after each of their layers: figures 5 and 7."""
 
     record = "readouts"
     noise: Text

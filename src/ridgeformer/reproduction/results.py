@@ -25,11 +25,11 @@ _MOST_BYTES = 50_000_000  # of a record; the largest of the whole grid has a hun
 
 
 class MissingRecordError(InputError):
-    """A record is not there, or holds nothing of what was asked for; the message says what makes it."""
+    """A record is missing, or has nothing of what was asked for; the message says which command makes it."""
 
 
 def read_results(folder: str | Path) -> Results:
-    """The records of a folder. That it is there is checked now, what is in it when it is used."""
+    """The records of a folder. This checks that the folder exists; records are checked when they are used."""
     path = Path(folder)
     if not os.path.isdir(path):  # unlike `Path.is_dir`, also of a name that is too long
         raise MissingRecordError(
@@ -72,7 +72,7 @@ def _read_once(kind: type[_Record]) -> cached_property[_Record]:
 
 @dataclass(frozen=True)
 class Results:
-    """Records by name. One that is missing, or is not what it must be, is an `InputError` when it is asked for."""
+    """Records by name. A record that is missing or damaged raises an `InputError` when it is asked for."""
 
     folder: Path
 
@@ -85,6 +85,6 @@ class Results:
     shift = _read_once(records.ShiftRecord)
 
     def nothing(self, record: str, wanted: str) -> MissingRecordError:
-        """The error of a record that is there and holds nothing of what is ``wanted``."""
+        """The error for a record that exists but has nothing of what is ``wanted``."""
         command = making_command(record, self.folder)
         return MissingRecordError(f"{self.folder / record}.json has no {wanted}; make it again with: {command}")

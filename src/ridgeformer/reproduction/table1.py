@@ -1,4 +1,4 @@
-"""Table 1: every model of the grid and every baseline on fresh sequences, beside what the paper printed."""
+"""Table 1: every model of the grid and every baseline on fresh sequences, beside the paper's printed numbers."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Entry:
     maximum: Number
     diverged: Count
     printed: Number | None
-    """What the paper has, if anything."""
+    """The number that the paper prints, if it has one."""
     bayes_ratio: Number | None = None
-    """The loss over that of the Bayes limit on the same sequences; None where that is zero, or the loss not finite."""
+    """The loss divided by the Bayes limit on the same sequences; None if the limit is zero or the loss not finite."""
     heads: Heads = 1
     printed_error: Number | None = None
     """Standard error of the printed number, a mean over the paper's 100,000 sequences."""
     linear_bound: Number | None = None
-    """The least that a model linear in y can have, if this is one: the loss of ConstRR on the same sequences."""
+    """The lowest possible loss, if this model is linear in y: that of ConstRR on the same sequences."""
 
     @property
     def row(self) -> Row:
@@ -130,7 +130,7 @@ class Table1(Record):
         return tuple(sorted(rows, key=lambda row: (row[1] is None, row[2], row[1] or 0, order.index(row[0]))))
 
     def best(self, noise: str) -> Entry:
-        """The best of a column, the Bayes limit left out."""
+        """The best number of a column, without the Bayes limit."""
         column = [entry for entry in self.entries if entry.noise == noise and entry.method != "bayes"]
         return min(column, key=lambda entry: entry.adjusted_loss)
 
@@ -143,7 +143,7 @@ class Table1(Record):
         return entries
 
     def headline(self) -> list[str]:
-        """What the table says, in three sentences."""
+        """A summary of the table in three sentences."""
         verdicts = self.verdicts()
         trained = [entry for entries in verdicts.values() for entry in entries]
         counts = ", ".join(f"{len(entries)} {verdict}" for verdict, entries in verdicts.items())

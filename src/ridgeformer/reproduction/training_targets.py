@@ -39,7 +39,7 @@ SEEDS = {("diag", 4, "uniform:5"): tuple(range(10))}
 
 @dataclass(frozen=True)
 class Trial:
-    """One run and what came of it."""
+    """One run and its result."""
 
     derived = ("printed", "met")
     what: Text

@@ -1,7 +1,9 @@
-"""Studies: many trainings, on this machine or on a cluster, and one table of what came out.
+"""Studies: many trainings, on this machine or on a cluster, and one table of their results.
 
-Files: `study` (what there is to train), `cell_work` (what a worker does with a cell), `board` (who is next), the
-engines `local` and `cluster` (the only file with Dask), `sweep`, and `table` (what `ridgeformer collect` makes).
+A *study* is a list of trainings, a *cell* is one of them, and a *sweep* trains all cells.
+
+Files: `study` (what to train), `cell_work` (what a worker does with a cell), `board` (which cell is next), the engines
+`local` and `cluster` (the only file with Dask), `sweep`, and `table` (what `ridgeformer collect` makes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is next, who is done, and what is said about it: what the local engine and the cluster share."""
+"""Which cells are next, which are done, and reports about them: shared by the local engine and the cluster."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from ridgeformer.sweeps.study import Cell
 
 _REPORT_EVERY = 1.0  # seconds between reports of progress
 MOST_DEATHS = 10
-"""Of processes in a cell without a new checkpoint, before the cell is given up. Kills at random never get there."""
+"""Deaths of processes in a cell without a new checkpoint, before the cell is given up. Random kills are too rare."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a cell: "kept" from before, "started", "running", "finished", "failed" or "skipped"."""
+    """What happened to a cell; `sweep` calls ``on_event`` with it.
+
+    >>> import ridgeformer as rf
+    >>> from ridgeformer.sweeps import Cell
+    >>> Event(Cell("tiny", rf.TrainConfig(layers=1)), "running", share=0.5).cell.name
+    'tiny'
+    """
 
     cell: Cell
     what: str
+    """"kept" from an earlier sweep, "started", "running", "finished", "failed" or "skipped"."""
     share: float = 0.0
-    """Of its steps that are done."""
+    """The share of its steps that are done."""
     message: str = ""
     """Why it failed or was skipped."""
 
@@ -33,7 +40,7 @@ OnEvent = Callable[[Event], object]
 
 
 class Board:
-    """The cells of a sweep that are to be done."""
+    """The cells of a sweep that still have to be trained."""
 
     def __init__(self, cells: Sequence[Cell], jobs: Mapping[str, Job], on_event: OnEvent) -> None:
         """``cells``: all of them, parents first; ``jobs``: those that are not done yet, by name."""
@@ -56,7 +63,7 @@ class Board:
                 heapq.heappush(self._ready, (self._order[name], name))
 
     def next_ready(self) -> Job | None:
-        """A cell whose parent is done and that nobody has yet, the first in the order of the study."""
+        """The first cell of the study whose parent is done and that no worker has yet."""
         return self.jobs[heapq.heappop(self._ready)[1]] if self._ready else None
 
     def children(self, name: str) -> list[str]:
@@ -76,7 +83,7 @@ class Board:
         self._say(name, "finished", 1.0)
 
     def fail(self, name: str, error: BaseException | str) -> None:
-        """It cannot be done, and neither can those that start from it."""
+        """Note that a cell cannot be trained, and neither can those that start from it."""
         known = isinstance(error, str | RidgeformerError)
         message = str(error) if known else f"{type(error).__name__}: {error}."
         del self.open[name]
@@ -90,18 +97,18 @@ class Board:
             self._say(child, "skipped", 1.0, f"It starts from {name}, which failed.")
 
     def may_go_on(self, name: str) -> bool:
-        """Note that a process died in a cell; False, and the cell has failed, if that never gets any further."""
+        """Note that a process died in a cell; returns False if the cell makes no progress, and then it has failed."""
         saved = self.jobs[name].saved_steps()
         before, deaths = self._deaths.get(name, (saved, 0))
         deaths = deaths + 1 if saved == before else 1
         self._deaths[name] = saved, deaths
         if deaths < MOST_DEATHS:
             return True
-        self.fail(name, f"Its process died {deaths} times without getting any further; is there enough memory?")
+        self.fail(name, f"Its process died {deaths} times without progress; is there enough memory?")
         return False
 
     def report(self, running: Iterable[str]) -> None:
-        """Say how far those are that workers have, if that was not said a moment ago."""
+        """Report the progress of the cells in training, if the last report was not a moment ago."""
         if time.monotonic() - self._reported >= _REPORT_EVERY:
             for name in running:
                 self._say(name, "running", self.jobs[name].share())

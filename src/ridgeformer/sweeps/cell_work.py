@@ -1,8 +1,8 @@
-"""What a worker does with one cell, on any machine: train it in its run directory, or go on with it, and measure it.
+"""What a worker does with one cell, on any machine: train it in its run directory, or resume it, and measure it.
 
-The main process of a sweep holds the file sweep.lock in the folder and writes a token into it. The file does three
+The main process of a sweep locks the file sweep.lock in the folder and writes a token into it. The file does three
 things. Its lock keeps a second sweep out. A worker that reads the same token sees the same folder. And it is a leash:
-when the token is gone or another's, the main process has left, so a worker saves a checkpoint and stops.
+when the token is gone or has changed, the main process has ended, so a worker saves a checkpoint and stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SEED = 20240222  # of the sequences that measure; contexts of training differ b
 _MOST_BYTES = 1 << 26
 _LEASH_SECONDS = 1.0  # between two looks at the token
 _BUSY_SECONDS = 0.5  # between two tries to get at a cell that another process works on
-_VISIBLE_SECONDS = 90.0  # in which a file of another machine shows; NFS remembers for 60 that there was none
+_VISIBLE_SECONDS = 90.0  # until a file of another machine is visible; NFS remembers for 60 s that there was none
 
 
 class LeashCutError(TrainingInterruptedError):
@@ -46,7 +46,7 @@ class LeashCutError(TrainingInterruptedError):
 
 @dataclass(frozen=True)
 class Job:
-    """What is sent to a worker: a cell, and all that it needs to know of the sweep."""
+    """What is sent to a worker: a cell, and all that the worker needs to know about the sweep."""
 
     folder: str
     token: str
@@ -69,13 +69,13 @@ class Job:
         return sum(stage.steps for stage in stages_of(self.config))
 
     def share(self) -> float:
-        """How much of its training is done, by the history of its run."""
+        """The share of its training that is done, by the history of its run."""
         with contextlib.suppress(InputError, ValueError, KeyError, IndexError, TypeError):  # none yet, or half a line
             return min(1.0, float(self.directory.read_history()[-1]["total"]) / self.steps)
         return 0.0
 
     def saved_steps(self) -> int:
-        """The step of its newest checkpoint; a cell that never gets further is given up in the end."""
+        """The step of its newest checkpoint; a cell without progress is given up in the end."""
         names = (path.stem.removeprefix("step-") for path in self.directory.checkpoints.glob("step-*.safetensors"))
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
@@ -101,10 +101,10 @@ def is_done(directory: RunDirectory, config: TrainConfig, measure: Measure) -> b
 
 
 def run_cell(job: Job, after: object = None) -> None:
-    """Do all of a cell that is not done; ``after`` is only waited for, by those who call this.
+    """Train and measure a cell, as far as that is not done yet; Dask waits for ``after`` before it calls this.
 
-    A cell that another process works on is waited for: it is then finished, or free. Raises `RidgeformerError` if the
-    cell cannot be done, and `LeashCutError` if the sweep is over before it is.
+    If another process works on the cell, this waits until it is finished or free. Raises `RidgeformerError` if the cell
+    cannot be trained, and `LeashCutError` if the sweep ends before the cell does.
     """
     leash, attempt = Leash(Path(job.folder), job.token), _Attempt(job)
     while leash.holds():
@@ -202,7 +202,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_measures(directory: RunDirectory) -> dict[str, dict[str, Any]]:
-    """What was measured of a cell besides its own loss, by label; nothing if that cannot be read."""
+    """Further measurements of a cell besides its own loss, by label; empty if they cannot be read."""
     with contextlib.suppress(InputError, ValueError, RecursionError):
         values = strict_json(read_whole(directory.path / MEASURES, _MOST_BYTES))
         if isinstance(values, dict):
@@ -234,7 +234,7 @@ def _measure(job: Job) -> None:
 
 @contextlib.contextmanager
 def sweep_lock(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Keep other sweeps out of a folder: (token, what cuts the leash). The lock goes with the process."""
+    """Lock a folder against other sweeps: (token, function that cuts the leash). The lock ends with the process."""
     import fcntl
 
     token, path = secrets.token_hex(16), folder / LOCK
@@ -263,7 +263,7 @@ def sweep_lock(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 class Leash:
-    """Whether the sweep that a worker works for is still there."""
+    """Tells a worker whether its sweep is still running."""
 
     def __init__(self, folder: Path, token: str) -> None:
         self._path, self._token, self._next = folder / LOCK, token, time.monotonic() + _LEASH_SECONDS
@@ -276,7 +276,7 @@ class Leash:
             return False
 
     def pull(self, info: StepInfo) -> None:
-        """A callback of `train`: stop it, as Ctrl-C would, once the sweep is gone."""
+        """A callback of `train`: stop it, as Ctrl-C would, once the sweep has ended."""
         moment = time.monotonic()
         if moment >= self._next:
             self._next = moment + _LEASH_SECONDS
@@ -285,7 +285,7 @@ class Leash:
 
 
 def fingerprint() -> dict[str, str]:
-    """What results may depend on: versions of the package, its source and what it computes with."""
+    """What results may depend on: the version and source of the package, and versions of its numerical libraries."""
     import hashlib
     from importlib.metadata import version
 

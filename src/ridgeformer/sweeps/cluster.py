@@ -1,13 +1,13 @@
 """The engine on a cluster: Dask distributed. The only file that imports Dask.
 
-Every cell is a task, and a cell that starts from another is given that one's future, so Dask knows the order. Files go
+Every cell is a task. A cell that starts from another gets the future of that one, so Dask knows the order. Files go
 through the shared folder and never through Dask. A worker that dies leaves its cell's checkpoint there, and Dask gives
-the cell to the next one. After `allowed-failures` deaths Dask would give a cell up: then it is submitted again, for it
-is workers that are killed here, not cells that kill. When the scheduler is gone the client waits for it to come back
-and everything unfinished is submitted again.
+the cell to another worker. After `allowed-failures` deaths Dask gives a cell up. It is then submitted again, because on
+a cluster workers are killed for other reasons than their cell. When the scheduler is gone, the client waits for it to
+come back and submits all unfinished cells again.
 
-A worker gets cells only after a handshake: it must have the same package and see the same folder. One that passes is
-given a Dask resource, a place for one cell, that the cells ask for. So one that does not pass never gets any.
+A worker gets cells only after a handshake: it must have the same package and see the same folder. A worker that passes
+gets a Dask resource, a place for one cell, which cells ask for. So a worker that does not pass never gets a cell.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Say = Callable[[str], object]
 def run_on_cluster(
     board: Board, address: str, workers: int | None, cut_leash: Callable[[], None], on_message: Say
 ) -> None:
-    """Do all that is on the board on the workers of a Dask cluster; see `ridgeformer.sweeps.sweep.sweep`."""
+    """Train all cells of the board on the workers of a Dask cluster; see `ridgeformer.sweeps.sweep.sweep`."""
     with _connected(address, workers) as client:
         run = _Run(client, board, on_message)
         try:
@@ -68,7 +68,7 @@ class _Run:
         self._door = _Door(client, next(iter(board.jobs.values())), on_message)
 
     def look(self) -> None:
-        """Let workers in, say how far cells are, and take for a moment what comes in."""
+        """Admit workers, report progress, and handle finished cells for a moment."""
         try:
             self._await_scheduler()
             self._door.open()
@@ -84,7 +84,7 @@ class _Run:
     def _fill(self) -> None:
         """Give Dask as many cells as there are workers, each with all that start from it, which wait for its future.
 
-        Not all of them at once: Dask would divide them up, and the death of a worker count against each of its share.
+        Not all cells at once: Dask would divide them among workers, and the death of one would count against its share.
         """
         while self._ready < self._door.places and (job := self._board.next_ready()):
             if job.name in self._board.open and job.name not in self._futures:  # else it came with its parent
@@ -99,7 +99,7 @@ class _Run:
             names += self._board.children(one)
 
     def _submit(self, name: str) -> None:
-        """Give Dask a cell under a key of its own: one that was given before may be remembered with its failure."""
+        """Give Dask a cell under a new key, because Dask may remember an old key with its failure."""
         job, cell = self._board.jobs[name], self._board.cells[name]
         self._count += 1
         key = f"{name}-{job.token[:8]}-{self._count}"
@@ -109,7 +109,7 @@ class _Run:
         future.add_done_callback(lambda future: self._done.put((name, future)))
 
     def _take(self, name: str, future: Future) -> None:
-        """What became of a cell; of futures that were replaced nothing is taken."""
+        """Handle the result of a cell; results of futures that were replaced are ignored."""
         board = self._board
         if name not in self._futures or self._futures[name] is not future:
             return
@@ -139,20 +139,20 @@ class _Run:
         self._board.report(running)
 
     def _await_scheduler(self) -> None:
-        """Wait for a scheduler that is gone; when it is back it knows nothing any more."""
+        """Wait until a lost scheduler is back; it has then forgotten all cells."""
         if self._client.status == "running" and not any(future.cancelled() for future in self._futures.values()):
             return
         ends = time.monotonic() + _CONNECT + 5
         while self._client.status != "running":
             if self._client.status in ("closed", "closing") or time.monotonic() > ends:
-                raise RidgeformerError("The Dask scheduler is gone; nothing is lost, and the same command goes on.")
+                raise RidgeformerError("The Dask scheduler is gone. Nothing is lost: the same command continues.")
             time.sleep(0.1)
         self._door.forget()
         for name in [name for name in self._board.open if name in self._futures]:
             self._submit(name)
 
     def leave(self) -> None:
-        """Give cells that are at work a moment to save: the leash is cut."""
+        """Give cells in training a moment to save, after the leash was cut."""
         ends, keys = time.monotonic() + _GRACE, {future.key for future in self._futures.values()}
         with contextlib.suppress(Exception):
             while self._client.status == "running" and time.monotonic() < ends:
@@ -162,7 +162,7 @@ class _Run:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether a cell stopped for a reason that is not its own: its workers died, or lost sight of the folder."""
+    """Whether a cell stopped for an outside reason: its workers died, or could not see the folder any more."""
     from distributed import KilledWorker
 
     return isinstance(error, KilledWorker | LeashCutError)
@@ -172,7 +172,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 class _Door:
-    """Lets workers in, now and when new ones join. The question is a task: one that is dead or busy keeps nobody."""
+    """Admits workers, now and when new ones join. It asks by a task, so a dead or busy worker delays nobody."""
 
     def __init__(self, client: Client, job: Job, on_message: Say) -> None:
         self._client, self._job, self._say = client, job, on_message
@@ -185,7 +185,7 @@ class _Door:
         self.resource = f"ridgeformer-{job.token[:8]}"
 
     def open(self) -> None:
-        """Ask workers that are new and hear their answers; an `InputError` if there are workers and all are refused."""
+        """Ask new workers and read their answers; raises `InputError` if there are workers and all are refused."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
         present = {str(worker["id"]): address for address, worker in workers.items()}
         self._asked = {name: future for name, future in self._asked.items() if name in present}
@@ -202,7 +202,7 @@ class _Door:
         refused = [self._answers[name] for name in present if self._answers.get(name)]
         self.places = sum(self._answers.get(name) == "" for name in present)
         if present and len(refused) == len(present):
-            raise InputError(f"No worker can take cells, {len(refused)} of {len(refused)} are refused: {refused[0]}")
+            raise InputError(f"No worker can take cells: all {len(refused)} are refused. The first: {refused[0]}")
         if present:
             self._alone_since = time.monotonic()
         elif time.monotonic() - self._alone_since > _PATIENCE:
@@ -210,7 +210,7 @@ class _Door:
             self._say("The cluster has no workers; waiting for some to join.")
 
     def _hear(self, name: str, address: str, future: Future) -> None:
-        """Take a worker's answer; one that was lost on the way is asked for again."""
+        """Handle a worker's answer; an answer that was lost is asked for again."""
         if future.status == "finished":
             with contextlib.suppress(OSError, TimeoutError):
                 self._answers[name] = future.result(timeout=5)
@@ -227,7 +227,7 @@ class _Door:
 
 
 def _answer(folder: str, token: str, expected: dict[str, str], resource: str) -> str:
-    """In a worker: why it cannot take cells; if nothing is in the way, it gets a place for one."""
+    """Runs in a worker: returns why it cannot take cells; if it can, it gets a place for one."""
     from distributed import get_worker
     from distributed.core import Status
 
@@ -266,7 +266,7 @@ def _connected(address: str, workers: int | None) -> Iterator[Client]:
     with contextlib.ExitStack() as stack:
         if address.startswith(_ADDRESSES):
             if workers is not None:
-                raise InputError(f"The workers at {address} are there already: leave out how many.")
+                raise InputError(f"The cluster at {address} has its workers already: leave out the number of workers.")
             target: Any = address
         else:
             target = stack.enter_context(_batch_system(address, workers or 1))

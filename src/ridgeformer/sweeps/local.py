@@ -1,11 +1,11 @@
-"""The engine on one machine: a process for each core, kept warm, with one thread for the kernels.
+"""The engine on one machine: one process for each core, used for many cells, with one thread for the kernels.
 
-Measured on two cores: a model is a recursion on small matrices with a little Python around every step, so two models on
-a thread each get done a tenth (deep FULL) to twice (shallow DIAG) sooner than one after the other on two threads. With
-fewer cells than cores, a process has several threads.
+Measured on two cores: two models at once, with one thread each, are between 10 % (deep FULL) and twice (shallow DIAG)
+as fast as one after the other on two threads, because every step has some Python around small matrices. With fewer
+cells than cores, a process has several threads.
 
-Each process is a pool of one from `concurrent.futures`. So one that dies, for want of memory or by a kill, takes only
-its own cell with it, and that goes on from its checkpoint in a new process.
+Each process is a pool of one from `concurrent.futures`. So a process that dies, because memory is short or by a kill,
+affects only its own cell, and a new process continues that cell from its checkpoint.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _WAIT = 0.5  # seconds between looks at how far cells are
 _GRACE = 10.0  # seconds that workers have to save when the sweep is stopped
 _MOST_FALSE_STARTS = 5  # of processes in a row that die before they do anything
 _Result = TypeVar("_Result")
-# The kernels bring their own threads; NumPy's would get in the way of the other processes.
+# The kernels have their own threads; those of NumPy would slow down the other processes.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run_locally(board: Board, workers: int | None, cut_leash: Callable[[], None]) -> None:
-    """Do all that is on the board in processes of this machine, by default one for each core."""
+    """Train all cells of the board in processes of this machine, by default one for each core."""
     cores = default_threads()
     count = min(workers or cores, len(board.open))
     idle = [_Seat(max(1, cores // count)) for _ in range(count)]
@@ -53,7 +53,7 @@ def run_locally(board: Board, workers: int | None, cut_leash: Callable[[], None]
                 if isinstance(error, BrokenProcessPool):
                     if false_starts == _MOST_FALSE_STARTS:
                         raise RidgeformerError(
-                            "Processes that train cannot be started here, or die at once; a script must call sweep "
+                            "Processes for training cannot be started here, or die at once. A script must call sweep "
                             'under: if __name__ == "__main__":'
                         )
                     seat.leave()
@@ -107,10 +107,10 @@ class _Seat:
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
-        """What a process inherits that is spawned meanwhile.
+        """The signals and settings that a process inherits if it is spawned inside this context.
 
-        Ctrl-C is for the main process, so workers have it blocked from their first moment; here it waits until they are
-        on their way.
+        Ctrl-C is for the main process, so workers have it blocked from their first moment; here it waits until they
+        have started.
         """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         before = {name: os.environ.get(name) for name in self._environment}
@@ -125,7 +125,7 @@ class _Seat:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def leave(self, end: bool = False) -> None:
-        """Let the process go; ``end`` it if it is in the middle of something: a run directory survives that."""
+        """Release the process; with ``end``, end it even during a cell, which a run directory survives."""
         if self._pool is not None:
             if end and self._process is not None and self.has_started:
                 with contextlib.suppress(ProcessLookupError):
@@ -135,7 +135,7 @@ class _Seat:
 
 
 def _begin() -> None:
-    """What a worker does first: see to it that it ends with the main process, however that ends."""
+    """The first thing that a worker does: make sure that it ends with the main process, however that ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-"""What a study is: many cells, each one training, with those that start from the finished model of another.
+"""A study: many cells, each of which is one training; a cell may start from the finished model of another.
 
 A study is written as TOML, JSON or a Python dict of the same form. ``grid`` holds fields of `TrainConfig`, each with
 one value or a list of values, and stands for all combinations; several grids are a list of them.
@@ -7,9 +7,9 @@ one value or a list of values, and stands for all combinations; several grids ar
     kind = ["diag", "full"]
     layers = [1, 2, 3, 4]
     seed = [0, 1, 2]
-    start = "previous layer"    # of the cell with the value before in the list, all else equal
-    # or start = {kind = "diag"}: of the cell of the study that is the same except for this
-    # or start = "full-7-uniform-5": a model file, or a name of the zoo
+    start = "previous layer"    # from the cell with one layer less in the list, all else equal
+    # or start = {kind = "diag"}: from the cell of the study that differs only in this
+    # or start = "full-7-uniform-5": from a model file, or a model of the zoo
 
     [measure]                   # of every finished model, besides the loss on what it was trained on
     noise = ["fixed:1", "fixed:3"]
@@ -17,8 +17,8 @@ one value or a list of values, and stands for all combinations; several grids ar
     shifts = ["scale:2"]
     sequences = 100_000
 
-The name of a cell says what it trains and ends in a digest of all its settings, those of the cells that it starts from
-included. So a study that is changed keeps the cells that are the same, and never takes one for another.
+The name of a cell says what it trains. It ends in a digest of all its settings, including those of the cells that it
+starts from. So a changed study keeps the cells that are the same, and never confuses two cells.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ridgeformer.zoo import load
 
 _MOST_BYTES = 16 << 20  # of a study file: a list of 100 000 cells has about ten
 MOST_CELLS = 100_000
-"""More than any cluster trains in a year: a slip."""
+"""More than any cluster trains in a year: a larger number is a mistake."""
 _FIELDS = tuple(own.name for own in fields(TrainConfig))
 _HOW = ("recipe", "start", "steps", "batch", "rate", "precision", "sequences")  # a model is trained; the rest is what
 _NOT_NAMED = {
@@ -69,7 +69,11 @@ _PREVIOUS = "previous "
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured of a finished model, besides the loss on what it was trained on; each item by itself."""
+    """What to measure of a finished model besides its loss on its own task; each item is measured by itself.
+
+    >>> [label for label, task, shift in Measure(noise=["fixed:1"], examples=[40]).tasks(Task())]
+    ['noise fixed:1', 'examples 40']
+    """
 
     noise: tuple[str, ...] = ()
     """Noise priors in place of its own."""
@@ -104,10 +108,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training of a study."""
+    """One training of a study.
+
+    >>> Cell("first", TrainConfig(kind="diag", layers=2)).config.layers
+    2
+    """
 
     name: str
-    """That of its run directory."""
+    """The name of its run directory."""
     config: TrainConfig
     parent: str | None = None
     """The cell from whose finished model it starts; ``config.start`` has the same name then."""
@@ -117,7 +125,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """Cells, parents before children, and what is measured of each."""
+    """All cells, parents before children, and what to measure of each; `read_study` makes it.
+
+    >>> Study((Cell("first", TrainConfig(kind="diag", layers=2)),)).measure.sequences
+    100000
+    """
 
     cells: tuple[Cell, ...]
     measure: Measure = field(default_factory=Measure)
@@ -129,9 +141,9 @@ class Study:
         before: dict[str, TrainConfig] = {}
         for cell in self.cells:
             if not _NAME.fullmatch(cell.name):
-                raise InputError(f"A cell is kept in a folder of its name, which cannot be {shortened(cell.name)}.")
+                raise InputError(f"The name of a cell is the name of a folder, which cannot be {shortened(cell.name)}.")
             if cell.name in before:
-                raise InputError(f"There are two cells {cell.name}.")
+                raise InputError(f"There are two cells with the name {cell.name}.")
             if cell.parent is not None:
                 _check_start(cell.name, cell.config, before[cell.parent])
             before[cell.name] = cell.config
@@ -140,9 +152,18 @@ class Study:
 
 
 def read_study(source: Any) -> Study:
-    """A study from a file, a dict of the same form, a list of configs, or named configs; all of it is checked.
+    """Read a study and check all of it.
 
-    In named configs, a mapping from names to configs, ``start`` may be the name of another one.
+    Parameters
+    ----------
+    source: a file (TOML or JSON), a dict of the same form, a list of `TrainConfig`, or a dict from names to configs, in
+        which ``start`` may be the name of another one.
+
+    Returns a `Study`. Raises `InputError` that names the place of what is wrong.
+
+    >>> study = read_study({"grid": {"kind": "diag", "layers": [1, 2], "start": "previous layer"}})
+    >>> [(cell.config.layers, cell.parent is None) for cell in study.cells]
+    [(1, True), (2, False)]
     """
     if isinstance(source, Study):
         return source
@@ -163,7 +184,7 @@ def read_study(source: Any) -> Study:
 
 
 def cell_name(config: TrainConfig, start: str = "") -> str:
-    """What is trained, and a digest of all settings that are not the default; ``start`` is that of the given weights.
+    """What is trained, and a digest of all settings that are not the default; ``start`` is a digest of given weights.
 
     >>> cell_name(TrainConfig(kind="diag", layers=3, seed=1))
     'diag-3-uniform-5-seed-1-fb1414b67f5c'
@@ -193,7 +214,7 @@ def _read(path: Path) -> Any:
 
 @dataclass
 class _Draft:
-    """A cell before it is known what it starts from."""
+    """A cell whose start is not yet resolved to another cell."""
 
     place: str  # in the study, for messages
     config: TrainConfig  # without its start, unless that is a model file
@@ -364,7 +385,7 @@ def _start_model(source: str, written: int | None) -> tuple[LinearTransformer, s
 
 
 def _check_start(name: str, config: TrainConfig, start: LinearTransformer | TrainConfig) -> None:
-    """Refuse a start whose kind, layers, heads or features do not fit, before anything is trained."""
+    """Raise an error for a start whose kind, layers, heads or features do not fit, before anything is trained."""
     try:
         if isinstance(start, TrainConfig):
             _check_shapes(replace(config, seed=0, start=None), replace(start, seed=0, start=None))

@@ -1,4 +1,4 @@
-"""`sweep`: train all cells of a study that are not there yet, on this machine or on a cluster."""
+"""`sweep`: train all cells of a study that are not finished yet, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ridgeformer.training.run_directory import RunDirectory
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What became of the cells of a study: what `ridgeformer.sweep` returns.
+    """The outcome of all cells of a study, as `ridgeformer.sweep` returns it.
 
     >>> SweepResult(Path("runs"), ("a", "b"), kept=("a",), failed={"c": "It exploded."}, skipped={}).failed
     {'c': 'It exploded.'}
@@ -30,14 +30,14 @@ class SweepResult:
     finished: tuple[str, ...]
     """Names of the cells that are done, in the order of the study."""
     kept: tuple[str, ...]
-    """Those of them that were there before."""
+    """Those of them that were finished before this sweep."""
     failed: dict[str, str]
-    """Cells that could not be done, and why."""
+    """Cells that could not be trained, and why."""
     skipped: dict[str, str]
-    """Cells that were not tried, and which failed cell they would have started from."""
+    """Cells that were not tried, and the failed cell that they would have started from."""
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each cell that is done: its settings, its losses, what it took; see `collect`."""
+        """A row for each finished cell, with its settings, losses and training time; see `collect`."""
         return collect(self.out, self.finished)
 
 
@@ -58,12 +58,12 @@ def sweep(
     ----------
     study: a study file (TOML or JSON), a dict of the same form (see `ridgeformer.sweeps.study`), a list of
         `TrainConfig`, or a dict of them by name, in which ``start`` may be the name of another one.
-    out: folder in which every cell has a run directory. After any interruption the same call goes on.
+    out: folder in which every cell has a run directory. After any interruption the same call continues.
     workers: processes that train at the same time, by default one for each core; on a cluster, jobs to ask for.
     cluster: None trains in processes of this machine. ``"tcp://host:8786"`` is a Dask scheduler that runs; ``"slurm"``
         and its like ask a batch system for workers, as does a dask-jobqueue config file. See docs/cluster.md.
-    overwrite: begin cells again whose folder holds a run with other settings, which are refused otherwise.
-    on_event: called with an `Event` for whatever happens to a cell.
+    overwrite: replace runs with other settings in the folders of cells; otherwise they are an error.
+    on_event: called with an `Event` for everything that happens to a cell.
     on_message: called with a sentence when something is wrong that does not end the sweep.
     checkpoint_seconds: time between saves of each cell.
 
@@ -113,7 +113,7 @@ def sweep(
         except KeyboardInterrupt as stopped:
             raise InterruptedRunError(
                 f"Stopped; all cells are saved in {out}, {len(kept) + len(board.finished)} of {len(study.cells)} "
-                "finished. The same command goes on from there."
+                "finished. The same command continues from there."
             ) from stopped
     done = kept | set(board.finished)
     finished = tuple(cell.name for cell in study.cells if cell.name in done)
@@ -127,7 +127,7 @@ def _all_done(study: Study, folder: Path) -> bool:
 
 
 def _already_done(study: Study, folder: Path, overwrite: bool) -> set[str]:
-    """Names of the cells that are finished; a folder with another run, or with something else, is refused."""
+    """Names of the finished cells; raises an error for a folder with another run, or with something else."""
     done = set()
     for cell in study.cells:
         directory = RunDirectory(folder / cell.name)
@@ -138,6 +138,6 @@ def _already_done(study: Study, folder: Path, overwrite: bool) -> set[str]:
                 directory.check_free(overwrite)
             except InputError as taken:
                 raise InputError(
-                    f"{directory.path} holds something else than this cell; choose another folder."
+                    f"{directory.path} holds something other than this cell; choose another folder."
                 ) from taken
     return done

@@ -1,4 +1,4 @@
-"""One table of all that is in a folder of runs: settings, losses, what else was measured, and what it took."""
+"""One table of all finished runs in a folder: settings, losses, further measurements, and training time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ridgeformer.training.run_directory import RunDirectory
 
 LOSS = "adjusted_loss"
 SETTINGS = tuple(field.name for field in fields(TrainConfig))
-"""Columns that are settings of a cell; the others are what came out."""
+"""Columns that are settings of a cell; the others are results."""
 _MEASURED = (LOSS, "standard_error")  # of further measurements; all of the own one is in the table
 _USUAL = TrainConfig()
 _MOST_BYTES = 1 << 20
@@ -26,11 +26,25 @@ FORMATS = ("csv", "json", "parquet")
 
 
 def collect(folder: str | Path, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """A row for each finished run in a folder, or for those with the ``names``; a number that is not there is None.
+    """Collect the finished runs of a folder into one table.
 
-    Columns: the name, all settings, ``adjusted_loss`` and the rest of the evaluation, steps and what went wrong in
-    them, ``attempts`` (how often a worker began or went on with it), ``seconds`` of training, and what the study
-    measures besides, as ``adjusted_loss noise fixed:3``. Raises `InputError` if there is no finished run.
+    Parameters
+    ----------
+    folder: where every run has a directory, such as the ``out`` of `sweep`.
+    names: the directories to look at, in this order; by default all, by name.
+
+    Returns a dict for each finished run, all with the same keys; a number that is missing is None. The keys are the
+    name, all settings, ``adjusted_loss`` and the rest of the evaluation, ``steps``, ``skipped`` and ``rewinds``,
+    ``attempts`` (how often a worker started or resumed it), ``seconds`` of training, and the further measurements of a
+    study, such as ``adjusted_loss noise fixed:3``. Raises `InputError` if there is no finished run.
+
+    >>> import ridgeformer as rf, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     config = rf.TrainConfig(kind="gdpp", layers=1, dim=3, examples=6, sequences=1000)
+    ...     result = rf.train(config, out=f"{folder}/first")
+    ...     (row,) = collect(folder)
+    >>> row["name"], row["layers"], row["adjusted_loss"] == result.evaluation.adjusted_loss
+    ('first', 1, True)
     """
     path = Path(folder)
     if names is None:
@@ -68,7 +82,24 @@ def _row(directory: RunDirectory) -> dict[str, Any] | None:
 
 
 def write_table(rows: Sequence[dict[str, Any]], folder: Path, formats: Sequence[str] | None = None) -> list[Path]:
-    """Write a table as table.csv, table.json and, with pyarrow, table.parquet; None is all that can be written."""
+    """Write a table into files.
+
+    Parameters
+    ----------
+    rows: from `collect`.
+    folder: where to write table.csv, table.json and table.parquet.
+    formats: which of "csv", "json" and "parquet"; by default all, Parquet only if pyarrow is installed.
+
+    Returns the paths of the files. Raises `InputError` for another format, or if pyarrow is needed and missing.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path] = write_table([{"name": "first", "adjusted_loss": 0.25}], Path(folder), ["csv"])
+    ...     print(path.read_text())
+    name,adjusted_loss
+    first,0.25
+    <BLANKLINE>
+    """
     chosen = [one_of("formats", name, FORMATS) for name in (FORMATS if formats is None else formats)]
     paths = []
     for name in chosen:
@@ -94,7 +125,7 @@ def _json(rows: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _parquet(rows: Sequence[dict[str, Any]]) -> bytes | None:
-    """Numbers of a column are all floats if one is; None without pyarrow."""
+    """Parquet, where a column with one float has floats only; None without pyarrow."""
     try:
         import pyarrow
         from pyarrow import parquet

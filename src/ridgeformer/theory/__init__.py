@@ -1,4 +1,4 @@
-"""The paper's theory, executable: each result as a function of any model and any context, with a numerical check.
+"""The paper's theory as code: each result as a function of any model and any context, with a numerical check.
 
 | result | says | module |
 |---|---|---|
@@ -10,8 +10,8 @@
 | Theorem 5.2 | two layers reach optimal ridge regression at two noise levels | `two_layer` |
 | Section 5.3 | ω_xy adapts the step size to the noise | `step_size` |
 
-`run_checks` holds all of them against numbers, `theory_curves` has those that are limits as curves. Plain NumPy in
-float64; slips of the print are named where they occur.
+`run_checks` compares all of them with numbers, and `theory_curves` gives those that are limits as curves. Everything is
+plain NumPy in float64. Errors in the printed formulas are named where they occur.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every result of the paper's theory held against numbers: what `ridgeformer explain --check` prints.
+"""Numerical checks of every result of the paper's theory, which `ridgeformer explain --check` prints.
 
-Equalities are tried on random weights over many shapes, constructions on many problems. Where the print has a slip, a
-check of its own shows that the printed variant is wrong by far more than rounding.
+Equalities are tried on random weights of many shapes, constructions on many problems. Where a printed formula has an
+error, a separate check shows that it is wrong by far more than rounding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ridgeformer.theory.numerics import (
 
 RESULTS = ("Theorem 4.1", "Lemma 4.4", "Theorem 4.2", "Theorem 5.1", "Theorem 5.2", "Section 5.3")
 VISIBLE = 1e-3
-"""What a wrong term must at least amount to, in its worst case: far above rounding, far below the tokens themselves."""
+"""The least effect of a wrong term in its worst case: far above rounding, far below the tokens themselves."""
 _LONG = 25
 """How many times `examples_needed` contexts have for Theorem 4.2. The expected cosine is then 0.1/5, and its spread at
 d = 1 is as large as itself: 0.1 is five standard deviations away."""
@@ -54,10 +54,10 @@ STATEMENTS: tuple[tuple[str, str, float, str], ...] = (
     ("Theorem 4.2", "≤", _BOUND,
      "Outputs of random models have a cosine of at most 0.1 with x(1)² once n ≥ 2500 (d + 4)."),
     ("Theorem 4.2, any model", "≤", _BOUND,
-     "No linear transformer whatever reaches a cosine of 0.1 in these contexts."),
-    ("Theorem 4.2, size", "≤", float(np.log(1.2)), "The cosine within reach is sqrt((d + 4)/n)."),
+     "No linear transformer at all reaches a cosine of 0.1 in these contexts."),
+    ("Theorem 4.2, size", "≤", float(np.log(1.2)), "The largest cosine that can be reached is sqrt((d + 4)/n)."),
     ("Theorem 4.2, condition", "≥", _BOUND,
-     "n ≫ d is needed: in contexts of the paper's size, d = 10 and n = 20, far more is within reach."),
+     "n ≫ d is needed: in contexts of the paper's size, d = 10 and n = 20, far larger cosines can be reached."),
     ("Theorem 5.1", "≤", 1.0, "The constructed GD++ model reaches ‖ŵ − w*‖ ≤ ε ‖w*‖ in the ordinary forward pass."),
     ("Theorem 5.1, layers", "≥", 0.0,
      "Its layers stay within 1 + ⌈log(κ/2)/log(25/16)⌉ + ⌈log₂(log(1/(1.5 ε))/log(4/3))⌉."),
@@ -75,7 +75,7 @@ STATEMENTS: tuple[tuple[str, str, float, str], ...] = (
     ("Section 5.3, measured", "≤", ROUNDING,
      "The step size measured in any model is this one where a layer is a plain gradient step."),
     ("Section 5.3, later layers", "≤", ROUNDING,
-     "Behind any layers: w'' = (1 − η ω_xy ‖α‖²) w + η Mᵀ α with η = −ω_yx (1 + ω_xy λ)."),
+     "After any layers: w'' = (1 − η ω_xy ‖α‖²) w + η Mᵀ α with η = −ω_yx (1 + ω_xy λ)."),
     ("Section 5.3, approximation", "≥", VISIBLE,
      "The printed size, with the residuals of OLS in place of y, is not exact."),
     ("Theorem 4.1, this model", "≤", ROUNDING, "Its tokens after every layer are M x + y u and a y − <w, x>."),
@@ -98,7 +98,7 @@ Measured = dict[str, tuple[float, str]]
 
 @dataclass(frozen=True)
 class Check:
-    """One statement of the theory, held against numbers; not a number never passes.
+    """One statement of the theory, compared with numbers; NaN never passes.
 
     >>> Check("Theorem 4.1", "Both are equal.", 1e-14, 1e-10).passed
     True
@@ -109,7 +109,7 @@ class Check:
     measured: float
     bound: float
     passed: bool = field(init=False)
-    detail: str = ""  # what was measured, on what; for a slip of the print, which term it is
+    detail: str = ""  # what was measured, on what; for an error in print, which term it is
     relation: str = "≤"  # where ``measured`` must lie: "≤" the bound, or "≥" for what must visibly differ
 
     def __post_init__(self) -> None:
@@ -133,12 +133,12 @@ def run_checks(
     examples: int | None = None,
     results: Sequence[str] = RESULTS,
 ) -> list[Check]:
-    """Hold the results of the paper's theory against numbers (two seconds).
+    """Check the results of the paper's theory numerically (two seconds).
 
     Parameters
     ----------
     seed: names the random models and contexts that the results are tried on.
-    model: if given, those results that speak of a given model are held against it too.
+    model: if given, the results about any model are checked for it too.
     examples: length of the contexts ``model`` is tried on; by default twice its dimension, the paper's ratio.
     results: which of `RESULTS` to check, by default all.
 
@@ -284,7 +284,7 @@ def _error_of_ols(network: LinearTransformer, context: Context) -> float:
 
 
 def _one_layer_fewer(kappa: float, epsilon: float) -> LinearTransformer:
-    """The best network of the construction with one layer less than ε needs: that of the ε it does reach."""
+    """The best network of the construction with one layer less than ε needs; it reaches a larger ε."""
     reached = second_order.error_on_both_ends(kappa, second_order.layers_needed(kappa, epsilon) - 1)
     return second_order.second_order_network(2, kappa, min(reached * (1 + 1e-9), 1 - 1e-9), largest=7.0)
 
@@ -346,7 +346,7 @@ def _followed_by(first: LinearTransformer, second: LinearTransformer) -> LinearT
 
 
 def _given_model(model: LinearTransformer, n: int, rng: np.random.Generator) -> Measured:
-    """A model that explodes is not finite and passes nothing: the theorems hold for it, but not in floats."""
+    """A model that explodes has no finite numbers and passes no check: the theorems hold for it, but not in floats."""
     tokens = random_tokens(rng, 64, n, model.dim)
     shape = f"64 contexts, n = {n}, σ = 1"
     measured = {"Theorem 4.1, this model": (registers.difference_from_tokens(model, *tokens), shape)}

@@ -1,4 +1,4 @@
-"""The quantitative results as curves: what grows or falls with what, beside the bound or formula that says so."""
+"""The quantitative results of the theory as curves, each beside the bound or formula that it illustrates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGEST, _KAPPA = 150.0, 1e3  # no eigenvalue of Σ above, and hardly one below
 
 @dataclass(frozen=True)
 class StepCurve:
-    """Section 5.3 in contexts of mixed noise: step sizes over −ω_yx, against the residuals of OLS; (contexts,) each."""
+    """Section 5.3 in contexts of mixed noise: step sizes divided by −ω_yx, and residuals of OLS; (contexts,) each."""
 
     omega_xy: float
     residuals: Array  # Σ r_i² of OLS
@@ -42,7 +42,7 @@ class StepCurve:
 
 @dataclass(frozen=True)
 class Curves:
-    """One curve or family of curves for each result that is about a limit."""
+    """One curve or family of curves for each result that is about a limit; `theory_curves` makes it."""
 
     cosines: tuple[CosineRecord, ...]  # Theorem 4.2 as n grows: random models, or the one that was given
     excesses: Mapping[float, tuple[float, ...]]

@@ -4,9 +4,9 @@ After any layer, with (M, u, a, w) that depend on the context but not on the tok
 
     x_i^l = M x_i + y_i u ,   y_i^l = a y_i − <w, x_i> ,   query:  x_t^l = M x_t ,   y_t^l = −<w, x_t> .     (Thm 4.1)
 
-Exact for every kind, any number of heads, any n ≥ 1 and d ≥ 1, to rounding.
+This is exact up to rounding, for every kind, any number of heads, any n ≥ 1 and d ≥ 1.
 
-Slip of the print: Lemma 4.3 has M' = (I + A) M + b wᵀ. Substituting Theorem 4.1 into a layer gives − b wᵀ, since
+Error in print: Lemma 4.3 has M' = (I + A) M + b wᵀ. Substituting Theorem 4.1 into a layer gives − b wᵀ, because
 y_i^l = a y_i − <w, x_i> enters x' with the factor b. `printed_next_layer` keeps the printed sign, for comparison. The
 two agree in the first layer (w = 0) and for GD++ (b = 0) and differ in all others.
 """
@@ -28,7 +28,7 @@ from ridgeformer.theory.numerics import dot, outer, relative_difference, times, 
 
 
 class Statistics(NamedTuple):
-    """Gram statistics of the tokens in front of a layer."""
+    """Gram statistics of the tokens that a layer reads."""
 
     scatter: Array  # Σ^l, (batch, d, d)
     cross: Array  # α^l, (batch, d)
@@ -92,7 +92,7 @@ Recursion = Callable[[ImplicitModel, LayerBlocks], ImplicitModel]
 
 
 def next_layer(state: ImplicitModel, blocks: LayerBlocks) -> ImplicitModel:
-    """Lemma 4.3, with the sign of b wᵀ put right."""
+    """Lemma 4.3, with the sign of b wᵀ corrected."""
     M, u, a, w = state.M, state.u, state.a, state.w
     A, b, c, delta = blocks
     return ImplicitModel(
@@ -118,7 +118,7 @@ def implicit_models(
     ----------
     model: of any kind, made for the dimension of ``context``.
     context: a batch of contexts.
-    recursion: how a state follows from the one before; by default Lemma 4.3 with its sign put right.
+    recursion: how a state follows from the one before; by default Lemma 4.3 with the corrected sign.
 
     Returns L + 1 states, before the first layer and after each: M (batch, d, d), u and w (batch, d), a (batch,). The
     last w are the model's implicit weights. Raises `InputError` if model and context do not fit.
@@ -152,7 +152,7 @@ def difference_from_tokens(
 ) -> float:
     """How far Theorem 4.1 is from the token transformer: largest relative difference over contexts and layers.
 
-    Context and query tokens are compared apart, each against the size of its own kind.
+    Context and query tokens are compared separately, each relative to the size of its own kind.
     """
     X, y = tokens_in_float64(X, y)
     model, context = in_float64(model, Context.from_tokens(X, y))
@@ -167,7 +167,7 @@ def difference_from_tokens(
 
 
 def tokens_in_float64(X: Any, y: Any) -> tuple[Array, Array]:
-    """X (batch, n, d) and y (batch, n), checked, before they are summed up: sums of float32 would lose digits."""
+    """X (batch, n, d) and y (batch, n), checked, in float64, because sums of float32 would lose digits."""
     X, y = check_tokens(X, y)
     return X.astype(np.float64), y.astype(np.float64)
 

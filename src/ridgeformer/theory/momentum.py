@@ -13,10 +13,10 @@ Derivation: Lemma 4.3 with A = ω_xx Σ^l, b = ω_xy α^l, c = ω_yx α^l, δ = 
 Only Σ_i r_i x_i = 0 is used, so the lemma holds for every solution of the normal equations: with n < d, where w* is the
 one of least norm and ρ = 0, it holds unchanged.
 
-g is minus the gradient of ½ Σ (a y_i − <w, x_i>)² with regard to w, so ω_yx < 0 descends.
+g is minus the gradient of ½ Σ (a y_i − <w, x_i>)² with respect to w, so ω_yx < 0 descends.
 
-Slip of the print: the proof has M + a u w*ᵀ in both Γ and Π. The factor a belongs to y_i^l, not to x_i^l, and is not
-there; `momentum_layers(..., printed=True)` puts it in, for comparison. The two agree while a = 1 or u = 0.
+Error in print: the proof has M + a u w*ᵀ in both Γ and Π. The factor a belongs to y_i^l, not to x_i^l, so it is wrong
+here; `momentum_layers(..., printed=True)` puts it in, for comparison. The two agree while a = 1 or u = 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from ridgeformer.theory.numerics import outer, relative_difference, residual_ene
 
 @dataclass(frozen=True)
 class MomentumLayer:
-    """The coefficients of Lemma 4.4 in one layer, for a batch of contexts; `momentum_layers` makes it."""
+    """The coefficients of Lemma 4.4 in one layer, for a batch of contexts; `momentum_layers` makes it.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(2, seed=0).context
+    >>> layer = momentum_layers(rf.LinearTransformer.init("diag", layers=2, dim=3), context)[0]
+    >>> u, w = layer.update(np.zeros((2, 3)), np.zeros((2, 3)))
+    >>> u.shape, w.shape
+    ((2, 3), (2, 3))
+    """
 
     Lambda: Array  # (batch, d, d)
     Gamma: Array  # (batch, d, d)
@@ -57,7 +65,7 @@ def momentum_layers(model: LinearTransformer, context: Context, printed: bool = 
     ----------
     model: a diag or gdpp model of L layers.
     context: a batch of contexts of its dimension.
-    printed: whether to keep the slip of the paper's proof.
+    printed: whether to keep the error of the printed proof.
 
     Returns L records of matrices (batch, d, d). Raises `InputError` for other kinds of model, which have no ω.
 

@@ -1,4 +1,4 @@
-"""Products for a batch of contexts, how two computations are compared, and random cases to try the theory on."""
+"""Products for batches of contexts, comparisons of two computations, and random cases for the checks."""
 
 from __future__ import annotations
 

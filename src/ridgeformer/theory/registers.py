@@ -1,6 +1,6 @@
 """Theorem 4.1 and Lemma 4.3 with registers: every layer keeps 1 + r weight vectors of its context.
 
-Let s_i = (m_i, y_i) be what a token has behind its features, r registers and the target, and s = 1 + r. After any
+Let s_i = (m_i, y_i) be the part of a token after its features: r registers and the target, and s = 1 + r. After any
 layer, with (M, u, A, W) that depend on the context but not on the token,
 
     x_i^l = M x_i + y_i u ,   s_i^l = y_i A − W x_i ,   query:  x_t^l = M x_t ,   s_t^l = −W x_t .
@@ -111,7 +111,7 @@ def register_models(model: LinearTransformer, context: Context) -> list[Register
 def difference_from_tokens(model: LinearTransformer, X: Any, y: Any, queries: Any) -> float:
     """How far this is from the token transformer: largest relative difference over contexts and layers.
 
-    Context and query tokens are compared apart, each against the size of its own kind.
+    Context and query tokens are compared separately, each relative to the size of its own kind.
     """
     X, y = (array.astype(np.float64) for array in check_tokens(X, y))
     states, worst = register_models(model, Context.from_tokens(X, y)), 0.0

@@ -1,6 +1,6 @@
-"""Theorem 5.1: GD++ is a second-order method. Constructed here as a model, with an explicit count of its layers.
+"""Theorem 5.1: GD++ is a second-order method. This file constructs the model and counts its layers.
 
-Let Σ have eigenvalues in [μ, ν], κ = ν / μ. (The print has the range as [ν, μ], which is empty for κ = ν / μ > 1.)
+Let Σ have eigenvalues in [μ, ν], κ = ν / μ. (The paper prints the range as [ν, μ], which is empty for κ = ν / μ > 1.)
 
 Preconditioning layers have ω_xx = −γ only. They turn Σ into (I − γΣ) Σ (I − γΣ), so each eigenvalue s into
 s (1 − γ s)². With γ = 1/(3ν) this map increases on [0, ν]: its derivative is (1 − γs)(1 − 3γs). The new largest
@@ -8,20 +8,21 @@ eigenvalue is 4ν/9 and the new condition number κ' = 4κ³ / (3κ − 1)². Su
 
     κ' − 1 = (κ − 1)² (4κ − 1) / (3κ − 1)² .
 
-For κ ≥ 2, κ'/κ ≤ 16/25. For every κ, ¾(κ' − 1) ≤ (¾(κ − 1))², for the fraction decreases from ¾ at κ = 1.
+For κ ≥ 2, κ'/κ ≤ 16/25. For every κ, ¾(κ' − 1) ≤ (¾(κ − 1))², because the fraction decreases from ¾ at κ = 1.
 
-The last layer has ω_yx = −2/(ν + μ) of what is left. As M is a polynomial in Σ, and α = Σ w*, its implicit weights are
-−ω_yx Mᵀ M Σ w* = −ω_yx Σ^l w*, off by at most (κ − 1)/(κ + 1) of ‖w*‖. So ε is reached once κ ≤ (1 + ε)/(1 − ε): the
-factor 1/(2κ) that the print's proof takes off ε is not needed. Hence
+The last layer has ω_yx = −2/(ν + μ), with the μ and ν that the other layers leave. As M is a polynomial in Σ, and
+α = Σ w*, its implicit weights are −ω_yx Mᵀ M Σ w* = −ω_yx Σ^l w*. They differ from w* by at most (κ − 1)/(κ + 1) of
+‖w*‖. So ε is reached once κ ≤ (1 + ε)/(1 − ε): the factor 1/(2κ) on ε in the printed proof is not needed. Hence
 
     layers ≤ 1 + ⌈log(κ/2) / log(25/16)⌉ + ⌈log₂( log(1/(1.5 ε)) / log(4/3) )⌉ ,  each bracket at least 0:
     O(log κ + log log 1/ε).
 
-Noise in y changes nothing: the model then approaches OLS. If n < d, κ is that of the eigenvalues that are not zero, and
-w* the solution of least norm. In float64 the smallest eigenvalue is known to about κ·1e-16, and so is the result.
+With noise in y nothing changes: the model then approaches OLS. If n < d, κ is that of the eigenvalues that are not
+zero, and w* the solution of least norm. In float64 the smallest eigenvalue is known to about κ·1e-16, and so is the
+result.
 
-A layer of the model costs products of d × d matrices, a step of the other methods one of a matrix and a vector: what is
-compared here is depth, not arithmetic.
+A layer of the model costs products of d × d matrices, a step of the other methods only one product of a matrix and a
+vector: the comparison is of depth, not of arithmetic.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class IterationCount:
     epsilon: float
     gdpp_layers: int  # of `second_order_network`: enough for every spectrum of this condition number
     gradient_descent: int  # steps of the best fixed size, 2/(ν + μ), from zero
-    conjugate_gradients: int | None  # None where rounding in float64 keeps it from ever getting there
+    conjugate_gradients: int | None  # None where rounding in float64 prevents it
 
 
 def next_excess(excess: float) -> float:
@@ -163,7 +164,7 @@ def gradient_descent_steps(values: Array, weights: Array, epsilon: float) -> int
 def conjugate_gradient_steps(values: Array, weights: Array, epsilon: float) -> int | None:
     """Steps of conjugate gradients (Hestenes and Stiefel, 1952) from zero until ‖ŵ − w*‖ ≤ ε ‖w*‖.
 
-    Exact arithmetic needs at most d; rounding may need more, or never get there: None after 10 d steps.
+    Exact arithmetic needs at most d steps. With rounding it may need more, or never succeed: None after 10 d steps.
     """
     wanted = _check_epsilon(epsilon) * np.linalg.norm(weights)
     estimate = np.zeros_like(weights)

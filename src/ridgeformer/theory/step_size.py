@@ -6,13 +6,13 @@ them α is Σ_i y_i (x_i + ω_xy y_i α) = (1 + ω_xy λ) α, so at the start of
     ŵ = η α ,   η = −ω_yx (1 + ω_xy λ) ,   λ = Σ_i y_i² ,
 
 one gradient step from zero of size η: y_i is the residual of w = 0. With ω_xy < 0 noisier contexts take smaller steps.
-Behind other layers, in the state (M, u, a, w), the same two layers give, exactly (`two_layer_update`),
+After other layers, in the state (M, u, a, w), the same two layers give, exactly (`two_layer_update`),
 
     w'' = (1 − η ω_xy ‖α^l‖²) w + η Mᵀ α^l ,   η = −ω_yx (1 + ω_xy λ^l) ,   λ^l = Σ_i (y_i^l)² .
 
-Where the print is approximate: it writes η = −ω_yx (1 + ω_xy Σ r_i²) with r_i the residuals of OLS, having dropped the
-part of y_i that OLS explains. As λ^l = (a w* − w)ᵀ Σ (a w* − w) + a² Σ r_i², that is right once the fit is done; at the
-start it leaves out w*ᵀ Σ w*, most of λ unless noise prevails.
+The printed formula is approximate: it is η = −ω_yx (1 + ω_xy Σ r_i²) with the residuals r_i of OLS, without the part of
+y_i that OLS explains. As λ^l = (a w* − w)ᵀ Σ (a w* − w) + a² Σ r_i², it is right once the fit is done. At the start it
+leaves out w*ᵀ Σ w*, which is most of λ unless the noise is strong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from ridgeformer.theory.numerics import dot, times, transposed
 
 @dataclass(frozen=True)
 class StepSize:
-    """What one layer does to w, read as a gradient step; (batch,) each."""
+    """What one layer does to w, read as a gradient step; arrays (batch,). `effective_step_size` makes it.
+
+    >>> import ridgeformer as rf
+    >>> context = rf.Task(3, 8).draw_contexts(2, seed=0).context
+    >>> effective_step_size(adaptive_step_network(3, -0.01, -0.1), context)[1].rescaling.tolist()
+    [1.0, 1.0]
+    """
 
     layer: int  # counted from 1
     scatter: Array  # tr Σ^l in front of the layer

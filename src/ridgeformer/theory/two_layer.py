@@ -1,7 +1,7 @@
 """Theorem 5.2: two diagonal layers reach optimal ridge regression at two noise levels, as n grows.
 
 Setting: w ~ N(0, I), x_i ~ N(0, I/n), ξ_i ~ N(0, σ²) with σ one of σ1, σ2, y_i = <w, x_i> + ξ_i. As n → ∞, Σ → I, so
-the oracle (Σ + σ² I)⁻¹ α → α / (1 + σ²); and λ / n → σ², for the part of y that comes from x adds up to ‖w‖² only.
+the oracle (Σ + σ² I)⁻¹ α → α / (1 + σ²); and λ / n → σ², because the part of y that comes from x adds only ‖w‖².
 
     layer 1, only ω_yx:  w¹ = −ω_yx α = A α                         A = −ω_yx
     layer 2, only ω_yy:  w² = (1 + ω_yy λ¹) w¹ → (A + B σ²) α        B = A n ω_yy ,  as λ¹/n → σ² too.
@@ -14,9 +14,9 @@ for σ1 = σ2 that is the tangent, and between the two the line lies above the c
 ω_yx alone is p_y q_x, ω_yy alone p_y q_y. The distance to the oracle is that of Σ from I and of λ¹/n from σ², n^(−1/2).
 
 Scaling: dividing x ~ N(0, I) and y by √n turns a context of `Task` with noise σ √n into one of this theorem: its σ is
-that of the task over √n, the level at which noise still matters however long the context.
+that of the task divided by √n, the level at which noise still matters in long contexts.
 
-Slip of the print: its proof has w¹ = +ω_yx α and asks for (1 + n σ² ω_yy) ω_yx = 1/(1 + σ²). By Theorem 4.1, which it
+Error in print: the proof has w¹ = +ω_yx α and requires (1 + n σ² ω_yy) ω_yx = 1/(1 + σ²). By Theorem 4.1, which it
 uses, y¹ = y − <w¹, x>, so w¹ = −ω_yx α; with the printed sign the model predicts minus the ridge solution.
 """
 
@@ -109,7 +109,7 @@ def convergence(
 
 
 def oracle_distance(model: LinearTransformer, draw: ContextDraw) -> float:
-    """Root mean square of ‖ŵ − w*‖ over that of ‖w*‖."""
+    """Root mean square of ‖ŵ − w*‖, divided by that of ‖w*‖."""
     gap = gram_weights(model.astype(np.float64), draw.context.gram.astype(np.float64)) - draw.oracle
     return float(np.sqrt((gap**2).sum() / (draw.oracle**2).sum()))
 

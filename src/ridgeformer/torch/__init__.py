@@ -1,10 +1,10 @@
-"""The same models as PyTorch modules, on the same files; other layers; training on any device; attacks.
+"""The package's models as PyTorch modules, with the same files; other kinds of layers; training; attacks.
 
-Needs the extra ``ridgeformer[torch]``. Nothing else in the package imports this room, except the command ``train`` with
-``--engine torch`` and the benchmark, and they do it late.
+It needs the extra ``ridgeformer[torch]``. Nothing else in the package imports it, except the command ``train`` with
+``--engine torch`` and the benchmark, and these only when they run.
 
 Files: `module` (what all modules share), `linear` (the paper's model), `attention` and `transformer` (other layers),
-`files` (reading and writing modules), `settings`, `training` and `checkpoints` (runs), `attacks`.
+`files` (reading and writing modules), `settings`, `steps`, `training` and `checkpoints` (runs), `attacks`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`attack`: the smallest change of a few examples that moves a prediction to where someone wants it.
+"""`attack`: the smallest change of a few examples that moves a prediction to a chosen target.
 
-The prediction f(δ) is a function of the change δ of k examples. The smallest δ with f(δ) = target is looked for by a
-sequence of linear problems: where f is f(δ_t) + g·(δ − δ_t), g the gradient at δ_t, the smallest solution is
-δ = λ g with λ = (target − f(δ_t) + g·δ_t) / ‖g‖². The next δ is there, or part of the way: the step is halved until
-½‖δ‖² + μ |f(δ) − target| falls, with μ above every |λ| so far, which is the classic line search of sequential quadratic
-programming (Han, 1977; Nocedal and Wright, chapter 18). Limits are points where δ is parallel to g, as at the smallest
-one it must be; several starts, each from other examples or another first δ, guard against the other such points.
+The prediction f(δ) is a function of the change δ of k examples. The search for the smallest δ with f(δ) = target solves
+a sequence of linear problems: if f were f(δ_t) + g·(δ − δ_t), with g the gradient at δ_t, the smallest solution would
+be δ = λ g with λ = (target − f(δ_t) + g·δ_t) / ‖g‖². The next δ is this one, or part of the way to it: the step is
+halved until ½‖δ‖² + μ |f(δ) − target| falls, with μ above every |λ| so far. This is the classic line search of
+sequential quadratic programming (Han, 1977; Nocedal and Wright, chapter 18). At its limits δ is parallel to g, as it
+must be at the smallest δ; several starts, from other examples or another first δ, help against the other limits.
 
 Gradients of modules are torch's. Anything else that predicts, such as a baseline, is differentiated by differences: a
 context has a few hundred numbers at most, and all differences of all contexts are one batch.
@@ -39,7 +39,14 @@ Values = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What `attack` found, for every context."""
+    """What `attack` found, for every context.
+
+    >>> import ridgeformer as rf
+    >>> draw = rf.Task(3, 8, "fixed:1").draw_tokens(2, seed=0)
+    >>> result = rf.torch.attack(rf.baselines.OLS(), draw.X, draw.y, draw.query, draw.target + 1)
+    >>> result.X.shape, result.size.shape, result.examples.shape
+    ((2, 8, 3), (2,), (2, 1))
+    """
 
     X: Array  # (batch, n, d), changed
     y: Array  # (batch, n), changed
@@ -68,8 +75,8 @@ def attack(
     ----------
     predictor: a module, or anything that `ridgeformer.as_predictor` takes.
     X, y: contexts (batch, n, d) and (batch, n); or a single one, without the first axis.
-    query, target: (batch, d) and (batch,): what is asked, and what the prediction is to become.
-    examples: how many examples may be changed, k; the ones on which the prediction depends most are tried first.
+    query, target: (batch, d) and (batch,): the query, and what the prediction should become.
+    examples: k, how many examples may be changed; those on which the prediction depends most are tried first.
     change: "both" features and targets, "x" or "y".
     restarts: starts for each context; the smallest change counts. The second and later ones are random.
     steps: linear problems solved in each start.
@@ -111,7 +118,7 @@ def attack(
 
 
 def _values(predictor: Any) -> Values:
-    """Predictions and gradients of whatever predicts."""
+    """Predictions and gradients of any predictor."""
     if isinstance(predictor, nn.Module):
         return lambda tokens, query, mask: _by_autograd(predictor, tokens, query)
     general = as_predictor(predictor)

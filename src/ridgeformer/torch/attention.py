@@ -1,7 +1,7 @@
-"""Kinds of attention: what a token takes from the examples. Add yours to `ATTENTIONS`: docs/extending.md shows one.
+"""Kinds of attention: how a token reads the examples. You can add your own to `ATTENTIONS`: see docs/extending.md.
 
 An attention takes queries (batch, heads, N, e), keys (batch, heads, n, e) and values (batch, heads, n, v), and gives
-(batch, heads, N, v). Keys and values come from the n examples; queries from all N = n + m tokens, m of which ask.
+(batch, heads, N, v). Keys and values come from the n examples; queries from all N = n + m tokens, m of them queries.
 ``seen`` (N,) says how many of the first examples each token may look at, for causal models; None means all of them.
 
 linear       Σ_j ⟨q_i, k_j⟩ v_j                                    the paper's
@@ -30,7 +30,11 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Attention:
-    """One entry of `ATTENTIONS`."""
+    """One entry of `ATTENTIONS`.
+
+    >>> ATTENTIONS["softmax"].name
+    'softmax'
+    """
 
     name: str
     """In files and on the shell."""
@@ -56,13 +60,13 @@ def linear_attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor
 
 
 def normalised_attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
-    """`linear_attention` divided by how many examples were looked at."""
+    """`linear_attention` divided by the number of examples that it looks at."""
     total = linear_attention(queries, keys, values, seen)
     return total / (keys.shape[-2] if seen is None else seen.clamp(min=1)[:, None])
 
 
 def softmax_attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
-    """torch's own; a token that sees no example gets zero."""
+    """torch's own softmax attention; a token that may look at no example gets zero."""
     if seen is None:
         return functional.scaled_dot_product_attention(queries, keys, values)
     mask = seen_mask(seen.clamp(min=1), keys.shape[-2])

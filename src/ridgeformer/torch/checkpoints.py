@@ -1,7 +1,7 @@
-"""Runs of torch on disk: the folders of `ridgeformer.training.run_directory` with checkpoints of their own.
+"""Runs of torch on disk: the folders of `ridgeformer.training.run_directory`, with checkpoints of another form.
 
-A checkpoint is one safetensors file: weights, the weights to go back to, and all that the optimiser knows. Numbers are
-JSON in its metadata. Nothing is ever pickled. A digest of the whole file tells a damaged one.
+A checkpoint is one safetensors file: the weights, the weights to go back to, and the state of the optimiser. Numbers
+are JSON in its metadata. Nothing is pickled. A digest of the whole file shows whether it is damaged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Snapshot:
     module: Mapping[str, torch.Tensor]
     """Its state_dict."""
     safe: Mapping[str, torch.Tensor]
-    """That of the last time all was well."""
+    """The module's weights when training last went well."""
     optimiser: Mapping[str, Any] = field(default_factory=dict)
     """Its state_dict."""
 
@@ -83,7 +83,7 @@ class TorchDirectory(RunDirectory):
                     numbers.setdefault(str(number), {})[name] = value
         metadata = {"sha256": _NO_DIGEST, "counts": asdict(state.counts), "rest": rest}
         metadata |= {"groups": state.optimiser["param_groups"], "optimiser": numbers}
-        # Tensors may share memory with live ones, which safetensors does not mind as long as they are contiguous.
+        # Tensors may share memory with those in use, which safetensors allows as long as they are contiguous.
         contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
         data = safetensors.torch.save(contiguous, metadata={_KEY: json.dumps(metadata)})
         write_whole(path, data.replace(_NO_DIGEST.encode(), hashlib.sha256(data).hexdigest().encode(), 1))

@@ -1,7 +1,7 @@
-"""Modules on disk: safetensors and JSON only, never pickles; what `ridgeformer.core.model_file` does for the paper's.
+"""Modules on disk, as safetensors and JSON, never as pickles; for the paper's models see `ridgeformer.core.model_file`.
 
-Models of the paper's kinds are written as `ridgeformer.load` reads them. Others have their architecture in the metadata
-instead of a kind. Both carry a digest, and nothing in a file is trusted.
+Models of the paper's kinds are written as `ridgeformer.load` reads them. Other modules have their architecture in the
+metadata instead of a kind. Both have a digest, and everything in a file is checked.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _filled(
     empty = Transformer(architecture, device="meta")
     expected = {name: tuple(tensor.shape) for name, tensor in empty.state_dict().items()}
     if {name: array.shape for name, array in arrays.items()} != expected:
-        raise InputError(f"{path} holds other tensors than its architecture has.")
+        raise InputError(f"{path} holds other tensors than its architecture needs.")
     precisions = {array.dtype.name for array in arrays.values()}
     if len(precisions) != 1 or not precisions <= set(_PRECISIONS):
         raise InputError(f"{path}: the tensors must all be float32 or all be float64, not {shortened(precisions)}.")
@@ -132,7 +132,11 @@ def _filled(
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """The modules that come with the package: those of docs/architectures.md."""
+    """Names of the modules that come with the package, those of docs/architectures.md, for `load`.
+
+    >>> "softmax-1-uniform-5" in shipped_names()
+    True
+    """
     return tuple(sorted(file.name.removesuffix(SUFFIX) for file in _folder().glob(f"*{SUFFIX}")))
 
 

@@ -1,10 +1,10 @@
 """The paper's model as a module: its state_dict is the tensors of a model file.
 
-Parameters are those of the kind (`ridgeformer.core.kinds`), and the kind says which matrices P and Q they stand for. A
-kind copies each parameter to some entries of P and Q and leaves the others zero. Which entries, one learns by asking it
-for the matrices of the parameters 1, 2, 3, …: they are then a table of places, and taking from a vector by such a table
-is something that torch differentiates, compiles and runs anywhere. A kind that computes more than copies is asked each
-time instead, through NumPy, with the gradient it has itself.
+The parameters are those of the kind (`ridgeformer.core.kinds`), and the kind says which matrices P and Q they stand
+for. A kind copies each parameter to some entries of P and Q and leaves the others zero. To find out which entries, we
+ask it for the matrices of the parameters 1, 2, 3, …: these matrices are then a table of places. Torch can take numbers
+from a vector by such a table, and differentiate, compile and run this anywhere. A kind that does more than copy is
+called in NumPy each time instead, with its own gradient.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LinearTransformer(InContextModule):
         if isinstance(model, str):
             model = Model.init(model, **init)
         elif init:
-            raise InputError(f"A model has its own {', '.join(init)}; pass a kind to choose them.")
+            raise InputError(f"A model has its own {', '.join(init)}; pass the name of a kind to choose them.")
         self._template = instance("model", model, Model)
         self.dim, self.form = model.dim, one_of("form", form, FORMS)
         self.info: Mapping[str, Any] = dict(model.info)
@@ -210,7 +210,7 @@ class _Matrices(torch.autograd.Function):
 
 
 def _places(model: Model) -> tuple[Array, Array] | None:
-    """Which parameter of a head stands in each entry of P and Q, 1 the first, 0 for a zero; None if not just copies."""
+    """Which parameter of a head each entry of P and Q holds: 1 is the first, 0 a zero; None if they are no copies."""
     shapes = {name: array.shape for name, array in model.parameters.items()}
     counts = [math.prod(shape[2:]) for shape in shapes.values()]
     starts = np.cumsum([1, *counts[:-1]])

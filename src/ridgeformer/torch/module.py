@@ -1,7 +1,7 @@
-"""What all modules share: the same inputs, the same checks, and the way from NumPy and back that makes a `Predictor`.
+"""What all modules share: the same inputs, the same checks, and predictions for NumPy arrays, as a `Predictor` gives.
 
-Nothing here or in the other files of this room names a device: tensors are made where the parameters are. It runs on
-the CPU and, for shapes alone, on the "meta" device; on a GPU it has not been tested.
+No file of this folder names a device: tensors are made where the parameters are. The modules were tested on the CPU
+and, for shapes alone, on the "meta" device, but not on a GPU.
 """
 
 from __future__ import annotations
@@ -26,8 +26,18 @@ class InContextModule(nn.Module):
     """A module that predicts in context: ``module(X, y, queries)``.
 
     A subclass sets ``dim``, the number of features, and writes ``forward(X, y, queries)`` → (batch, m) for X
-    (batch, n, d), y (batch, n) and queries (batch, m, d). It is then a general `Predictor`: `ridgeformer.compare`,
-    `profile`, `shift_table` and whatever else measures predictors takes it as it is.
+    (batch, n, d), y (batch, n) and queries (batch, m, d). It is then a `Predictor`, so `ridgeformer.evaluate`,
+    `compare`, `profile` and `shift_table` take it as it is.
+
+    >>> import torch
+    >>> class Mean(InContextModule):
+    ...     def __init__(self, dim):
+    ...         super().__init__()
+    ...         self.dim, self.scale = dim, torch.nn.Parameter(torch.ones(()))
+    ...     def forward(self, X, y, queries):
+    ...         return self.scale * y.mean(dim=1, keepdim=True).expand(queries.shape[:2])
+    >>> Mean(3).predict(np.ones((1, 2, 3)), np.array([[1.0, 3.0]]), np.zeros((1, 1, 3))).tolist()
+    [[2.0]]
     """
 
     dim: int
@@ -61,7 +71,7 @@ class InContextModule(nn.Module):
         return predict_arrays(self, X, y, queries, self.dtype, self.device)
 
     def check_tensors(self, X: Tensor, y: Tensor, queries: Tensor) -> None:
-        """One sentence for inputs that do not fit each other or the module."""
+        """Raise `InputError` for inputs that do not fit each other or the module."""
         for name, tensor in (("X", X), ("y", y), ("queries", queries)):
             if not isinstance(tensor, torch.Tensor):
                 raise InputError(f"{name} must be a torch.Tensor, not {shortened(tensor)}; 'predict' takes arrays.")
@@ -82,7 +92,7 @@ class InContextModule(nn.Module):
 
 
 class ModulePredictor:
-    """Any module with ``forward(X, y, queries)``, also one that is not ours, as a general predictor.
+    """A predictor from any module with ``forward(X, y, queries)``, also one that is not of this package.
 
     >>> import torch
     >>> class Mean(torch.nn.Module):
@@ -104,7 +114,7 @@ class ModulePredictor:
 
 
 def predict_arrays(module: Any, X: Any, y: Any, queries: Any, dtype: Any, device: Any) -> Array:
-    """What a module says of NumPy arrays, some contexts at a time, so that N × N scores fit in memory."""
+    """A module's predictions for NumPy arrays, some contexts at a time, so that N × N scores fit in memory."""
     X, y = check_tokens(X, y)
     arrays = (X, y, finite_array("queries", queries, ("batch", "m", "dim")))
     batch, n, m = len(X), X.shape[1], arrays[2].shape[1]
@@ -128,12 +138,12 @@ def choose_device(device: str | torch.device | None) -> torch.device:
         if chosen.type != "meta":
             torch.empty(1, device=chosen)
     except (RuntimeError, TypeError, AssertionError, NotImplementedError) as unknown:
-        raise InputError(f"There is no device {shortened(device)} here; 'auto' takes what there is.") from unknown
+        raise InputError(f"There is no device {shortened(device)} here; 'auto' chooses one that exists.") from unknown
     return chosen
 
 
 def choose_dtype(dtype: Any) -> torch.dtype:
-    """A floating-point type by its name, such as "float32", or as torch has it."""
+    """A floating-point type of torch, from its name, such as "float32", or from the type itself."""
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise InputError(f"The precision must be a floating-point type such as 'float32', not {shortened(dtype)}.")

@@ -1,46 +1,31 @@
-"""`train`: any module on a task, with torch's optimisers, the package's contexts and its run directories.
+"""`train`: any module on a task, step by step until the end, kept in a run directory and measured.
 
-Contexts are drawn by NumPy, bit for bit those of `Task.draw_tokens` and `Task.draw_contexts` under the same seed and
-step, and moved to the module's device. The loss is the package's exact one: ½(ŷ − <w*, x>)² against the oracle w*,
-ridge regression that is told σ, averaged over queries; it has the expected gradient of the paper's loss with less
-noise. A module that gives weights is trained by ½‖ŵ − w*‖², without any query.
-
-The guard is that of `ridgeformer.training.adam_stage`: steps that explode are skipped, and after some in a row the run
-goes back to its last safe weights at half the step size.
+A single step is in `steps`, what a checkpoint holds in `checkpoints`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from ridgeformer.core.context import Context
-from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.mixture import parse_mixture
-from ridgeformer.core.notation import Array
-from ridgeformer.core.random import Purpose, query_rng
 from ridgeformer.core.storage import plain
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError, instance, nonnegative, one_of
 from ridgeformer.evaluation import evaluate
-from ridgeformer.evaluation.scoring import draw_queries, probes_of
-from ridgeformer.torch.checkpoints import Counts, Snapshot, TorchDirectory
+from ridgeformer.torch.checkpoints import TorchDirectory
 from ridgeformer.torch.linear import LinearTransformer
-from ridgeformer.torch.module import InContextModule, ModulePredictor, Tensor, choose_device
-from ridgeformer.torch.settings import OPTIMISERS, TorchRun, TrainSettings
+from ridgeformer.torch.module import InContextModule, ModulePredictor, choose_device
+from ridgeformer.torch.settings import TorchRun, TrainSettings
+from ridgeformer.torch.steps import Trainer
 from ridgeformer.torch.transformer import Architecture, Transformer
-from ridgeformer.training.optimisers import warmup_cosine
-from ridgeformer.training.stages import SCORE_SATURATION, SMALLEST_FACTOR, StepInfo, saturated_mean
 from ridgeformer.training.train import (
     EVALUATION_SEED,
     HISTORY_EVERY,
@@ -52,180 +37,20 @@ from ridgeformer.training.train import (
     interrupts_held_back,
 )
 
-_SMOOTHING = 0.98  # a running mean over about fifty steps
-_SAFE_EVERY = 100  # steps between snapshots to go back to
-_PATIENCE = 20  # bad steps in a row before going back
-_LARGEST_GRADIENT = 1.0  # norm to which a gradient is shortened
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Contexts of one step that have one number of examples, as the module takes them."""
-
-    inputs: tuple[Tensor, ...]
-    """X, y, queries; or Gram matrices alone, for a module that gives weights."""
-    aim: Tensor
-    """(batch, m) what the oracle predicts; or its weights (batch, d)."""
-    moment: Tensor | None = None
-    """E[x xᵀ] of queries, for a module that gives weights; None for I."""
-
-
-def draw_batches(module: nn.Module, task: Task, settings: TrainSettings, step: int) -> list[Batch]:
-    """The contexts of a step: those that NumPy draws under the same seed and step, bit for bit.
-
-    As `Task.draw_contexts` draws them for a module that gives weights, as `Task.draw_tokens` for others. Where features
-    or weights are not the paper's, contexts have rows and queries as `ridgeformer.evaluate` makes them.
-    """
-    first = next(module.parameters())
-    names: dict[str, Any] = {"seed": settings.seed, "step": step, "purpose": Purpose.TRAIN}
-
-    def there(*arrays: Any) -> list[Tensor]:
-        return [torch.as_tensor(array).to(first.device, first.dtype) for array in arrays]
-
-    def asked(X: Array, y: Array, queries: Array, oracle: Array, weights: Array) -> Batch:
-        queries = queries[:, : settings.queries]
-        aims = np.einsum("bmd,bd->bm", queries, oracle)
-        if is_causal(module):  # at every prefix too, where the truth without noise has the same expected gradient
-            aims = np.concatenate([np.einsum("bnd,bd->bn", X, weights), aims], axis=1)
-        *inputs, aim = there(X, y, queries, aims)
-        return Batch(tuple(inputs), aim)
-
-    if gives_weights(module):
-        drawn = task.draw_contexts(settings.batch, **names, dtype=str(first.dtype).removeprefix("torch."))
-        gram, oracle = there(drawn.context.gram, drawn.oracle)
-        return [Batch((gram,), oracle, None if drawn.moment is None else there(drawn.moment)[0])]
-    if type(task) is Task and task.isotropic and isinstance(task.examples, int):
-        tokens = task.draw_tokens(settings.batch, **names)
-        queries = draw_queries(query_rng(settings.seed, Purpose.TRAIN, step), settings.batch, task.dim)
-        oracle = Context.from_tokens(tokens.X, tokens.y).ridge(tokens.sigma**2)
-        return [asked(tokens.X, tokens.y, queries, oracle, tokens.weights)]
-    draw = task.draw_contexts(settings.batch, **names)
-    return [
-        asked(probe.X, probe.y, probe.queries, draw.oracle[probe.rows], draw.weights[probe.rows])
-        for probe in probes_of(draw, task, settings.seed, step, Purpose.TRAIN)()
-    ]
-
-
-def gives_weights(module: Any) -> bool:
-    """Whether a module can be trained on Gram matrices: the paper's, unless it was asked to use tokens."""
-    return isinstance(module, LinearTransformer) and module.form != "tokens"
-
-
-def is_causal(module: Any) -> bool:
-    """Whether a module learns from every prefix."""
-    return isinstance(module, Transformer) and module.architecture.causal
-
-
-def losses(module: Any, forward: Callable[..., Tensor], batch: Batch) -> Tensor:
-    """(batch,) loss of every context; ``forward`` is the module, perhaps compiled."""
-    if len(batch.inputs) == 1:
-        error = forward(*batch.inputs) - batch.aim
-        pushed = error if batch.moment is None else (batch.moment @ error[..., None])[..., 0]
-        return 0.5 * (error * pushed).sum(dim=1)
-    if is_causal(module):
-        X, y, queries = batch.inputs
-        n, m = X.shape[1], queries.shape[1]
-        prefixes = torch.cat([torch.arange(n), torch.full((m,), n)]).to(X.device)
-        return 0.5 * (forward(X, y, torch.cat([X, queries], dim=1), prefixes) - batch.aim).square().mean(dim=1)
-    return 0.5 * (forward(*batch.inputs) - batch.aim).square().mean(dim=1)
-
-
-class Trainer:
-    """A module on its way: one step at a time, and everything that has to be kept to go on later."""
-
-    def __init__(self, module: nn.Module, task: Task, settings: TrainSettings) -> None:
-        self.module, self.task, self.settings = module, task, settings
-        self.counts = Counts()
-        self.safe = copy.deepcopy(module.state_dict())
-        self.optimiser = self._fresh_optimiser()
-        self.device = next(module.parameters()).device
-        forward: Any = (
-            module.gram_weights if isinstance(module, LinearTransformer) and gives_weights(module) else module
-        )
-        self.forward = torch.compile(forward) if settings.compile else forward
-
-    def _fresh_optimiser(self) -> Any:
-        return OPTIMISERS[self.settings.optimiser](self.module.parameters(), lr=self.settings.rate)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
-        return self.counts.total >= self.settings.steps
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the guard has given up."""
-        return self.counts.rate_factor < SMALLEST_FACTOR
-
-    def step(self) -> StepInfo:
-        """One step on fresh contexts, or none if they or their gradient have exploded."""
-        counts, settings = self.counts, self.settings
-        rate = settings.rate * counts.rate_factor * warmup_cosine(counts.total, settings.steps)
-        batches = draw_batches(self.module, self.task, settings, counts.total)
-        self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-            found = torch.cat([losses(self.module, self.forward, batch) for batch in batches])
-        bounded = SCORE_SATURATION * torch.log1p(found / SCORE_SATURATION)
-        torch.where(found < EXPLODED, bounded, torch.zeros_like(bounded)).mean().backward()
-        norm = nn.utils.clip_grad_norm_(self.module.parameters(), _LARGEST_GRADIENT)
-        values = found.detach().to("cpu", torch.float64).numpy()
-        robust = saturated_mean(values)
-        exploded = not (values < EXPLODED).any() or robust > 10 * counts.lowest + 1  # far worse than the run has been
-        bad, rewound = exploded or not math.isfinite(norm.item()), False
-        counts.total += 1
-        if bad:
-            counts.skipped += 1
-            counts.bad_in_a_row += 1
-            if counts.bad_in_a_row >= _PATIENCE:
-                self._rewind()
-                rewound = True
-        else:
-            self._advance(rate, robust)
-        with contextlib.suppress(FloatingPointError):
-            loss = float(values.mean())
-        return StepInfo("torch", counts.total, counts.total, loss, counts.smoothed, rate, bad, rewound)
-
-    def _advance(self, rate: float, robust: float) -> None:
-        counts = self.counts
-        if counts.total % _SAFE_EVERY == 0:
-            self.safe = copy.deepcopy(self.module.state_dict())
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        old = counts.smoothed
-        counts.smoothed = robust if math.isnan(old) else _SMOOTHING * old + (1 - _SMOOTHING) * robust
-        counts.lowest = min(counts.lowest, counts.smoothed)
-        counts.bad_in_a_row = 0
-
-    def _rewind(self) -> None:
-        """Back to the last safe weights, with half the step size and a fresh optimiser."""
-        self.module.load_state_dict(self.safe)
-        self.optimiser = self._fresh_optimiser()
-        self.counts.rewinds += 1
-        self.counts.rate_factor /= 2
-        self.counts.bad_in_a_row = 0
-
-    def snapshot(self) -> Snapshot:
-        """All that has to be kept."""
-        return Snapshot(replace(self.counts), self.module.state_dict(), self.safe, self.optimiser.state_dict())
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot, as if nothing had happened; `InputError` if it is another module's."""
-        try:
-            self.module.load_state_dict(dict(snapshot.module), strict=True)
-            self.optimiser.load_state_dict(snapshot.optimiser)
-        except (RuntimeError, ValueError, KeyError) as unfit:
-            raise InputError("The checkpoint is of another module or optimiser than this run has.") from unfit
-        self.safe = {name: tensor.to(self.device) for name, tensor in snapshot.safe.items()}
-        self.counts = replace(snapshot.counts)
-
 
 class TorchResult(TrainResult):
-    """A finished run: what `train` returns; its fields are those of `ridgeformer.TrainResult`, ``model`` the module."""
+    """A finished run, as `train` returns it, with the fields of `ridgeformer.TrainResult`; ``model`` is the module.
+
+    >>> import ridgeformer as rf
+    >>> module = rf.torch.LinearTransformer("diag", layers=1, dim=3)
+    >>> result = rf.torch.train(module, rf.Task(3, 8), steps=10, batch=8, sequences=50)
+    >>> result.model is module, result.evaluation.sequences
+    (True, 50)
+    """
 
 
 def describe(module: nn.Module) -> dict[str, Any]:
-    """What config.json says of a module: its architecture, or the class and shapes of one that is not ours."""
+    """What config.json says about a module: its architecture; for one of another package, its class and shapes."""
     if isinstance(module, Transformer):
         return module.architecture.as_json()
     if isinstance(module, LinearTransformer):
@@ -315,13 +140,30 @@ def train(
 
 
 def resume_run(out: str | Path, *, device: Any = "auto", **options: Any) -> TorchResult:
-    """Go on with the run in a folder, whose config says all; ``options`` are those of `train`.
+    """Continue the run in a folder.
 
-    Only for modules of this package: of another one, a folder cannot make the class again.
+    Parameters
+    ----------
+    out: the folder of the run. Its config.json holds the module's architecture, the task and the settings.
+    device: where to train, as in `train`.
+    options: ``callbacks``, ``on_message`` and ``checkpoint_seconds`` of `train`.
+
+    Returns a `TorchResult`. Raises `InputError` if there is no run in the folder, or if its module is not of this
+    package: then use ``train(module, …, resume=True)``.
+
+    >>> import tempfile, ridgeformer as rf
+    >>> module = rf.torch.Transformer(rf.torch.Architecture("softmax", layers=1, dim=3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = rf.torch.train(module, rf.Task(3, 8), steps=20, batch=8, sequences=50, out=folder)
+    ...     again = rf.torch.resume_run(folder, device="cpu")  # finished already, so it is only measured again
+    >>> again.steps, again.evaluation == first.evaluation
+    (20, True)
     """
     run = TorchDirectory(out).config()
     if "class" in run.module:
-        raise InputError(f"The run in {out} has a module of your own, {run.module['class']}; resume it from Python.")
+        raise InputError(
+            f"The run in {out} has a module that is not of this package, {run.module['class']}: resume it from Python."
+        )
     module = Architecture.from_json(run.module).make(seed=run.settings.seed, dtype=run.settings.dtype)
     return train(module, task_of(run.task), run.settings, out=out, resume=True, device=device, **options)
 
@@ -338,7 +180,7 @@ def task_of(specs: Mapping[str, Any]) -> Task:
 
 
 def _place(module: nn.Module, device: Any, precision: str) -> None:
-    """Move a module to where, and bring it to the precision in which, it is to be trained."""
+    """Move a module to the device, and convert it to the precision, in which it will be trained."""
     if next(module.parameters()).device.type == "meta":
         raise InputError("A module on the meta device has no weights to train.")
     if device is not None:
@@ -358,9 +200,9 @@ def _task(task: Any, module: nn.Module) -> Task:
 
 
 def whole_dim(module: nn.Module) -> int:
-    """The number of features of a module of ours."""
+    """The number of features of a module of this package."""
     if not isinstance(module, InContextModule):
-        raise InputError("Pass a Task: how many features a module that is not ours takes is not known.")
+        raise InputError("Pass a Task: the number of features of a module that is not of this package is not known.")
     return module.dim
 
 
@@ -398,7 +240,7 @@ def _steps(
     callbacks: Sequence[Callback],
     checkpoint_seconds: float,
 ) -> None:
-    """Step until the end, saving now and then."""
+    """Take steps until the end, with a checkpoint every ``checkpoint_seconds``."""
     saved = time.monotonic()
     before = directory.read_seconds() if directory and history else {}
     started = saved - (before.get(history[-1]["total"], 0.0) if history else 0.0)
@@ -437,7 +279,7 @@ def _finish(directory: TorchDirectory, module: nn.Module, result: dict[str, Any]
 
 
 class _Weights:
-    """The bare weights of a module that is not ours, as a safetensors file for its own load_state_dict."""
+    """The weights of a module that is not of this package, as a safetensors file for its own load_state_dict."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -454,7 +296,7 @@ class _Weights:
 
 @contextlib.contextmanager
 def _threads(count: int) -> Any:
-    """So many threads of torch, and then as many as before."""
+    """Use this many threads of torch, and then as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

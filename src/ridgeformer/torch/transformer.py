@@ -1,8 +1,9 @@
 """Transformers with any attention, on the paper's tokens and with its read-out.
 
-A token is (x, y), that of a query (x, 0). Layers change tokens by what they take from the n examples; the prediction is
-minus the last coordinate of the query's token. With a ``width``, tokens are embedded first, and read out, by a linear
-map each. With linear attention, merged projections and nothing else this is the paper's FULL model.
+A token is (x, y); the token of a query is (x, 0). Layers change tokens by what they read from the n examples. The
+prediction is minus the last coordinate of the query's token. With a ``width``, a linear map embeds the tokens first,
+and another one reads out the prediction. With linear attention, merged projections and nothing else, this is the
+paper's FULL model.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class Architecture:
         changed = {name for name, value in asdict(self).items() if value != getattr(type(self), name)}
         if self.kind in KINDS and (others := sorted(changed - {"kind", "layers", "heads", "dim", "registers"})):
             raise InputError(
-                f"A {self.kind} model has no {', '.join(others)}; 'linear' is the same attention with them."
+                f"A {self.kind} model has no {', '.join(others)}; 'linear' has the same attention and takes them."
             )
         if self.kind in ATTENTIONS and self.registers:
             raise InputError(f"Registers are for {', '.join(KINDS)}; give {self.kind} attention a width instead.")
         if self.projections == "separate" and (self.width or self.dim + 1) < self.heads:
-            raise InputError(f"{self.heads} heads with projections of their own need a width of at least {self.heads}.")
+            raise InputError(f"{self.heads} heads with separate projections need a width of at least {self.heads}.")
 
     @classmethod
     def from_json(cls, values: Any, source: str = "The architecture") -> Architecture:
@@ -150,7 +151,7 @@ class Block(nn.Module):
             self.mlp_norm = nn.LayerNorm(width) if architecture.norm else nn.Identity()
 
     def forward(self, tokens: Tensor, examples: int, seen: Tensor | None) -> Tensor:
-        """All tokens (batch, N, width) after the layer; the first ``examples`` of them are looked at."""
+        """All tokens (batch, N, width) after the layer; the first ``examples`` of them are the examples."""
         tokens = tokens + self.attention(self.attention_norm(tokens), examples, seen)
         return tokens if self.mlp is None else tokens + self.mlp(self.mlp_norm(tokens))
 
@@ -215,7 +216,7 @@ class Transformer(InContextModule):
 
     @property
     def registers(self) -> int:
-        """None: a width does what they do."""
+        """0: these modules have a width instead of registers."""
         return 0
 
     @torch.no_grad()

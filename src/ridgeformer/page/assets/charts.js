@@ -167,7 +167,7 @@
       dom.fill(
         cut,
         beyond
-          ? `The axis is cut: ${beyond} ${beyond === 1 ? "point lies" : "points lie"} beyond it. “Numbers” has them.`
+          ? `The axis is cut: ${beyond} ${beyond === 1 ? "point lies" : "points lie"} beyond it. Open “Numbers” to see them.`
           : "",
       );
       active = null;

@@ -11,7 +11,7 @@ ridgeformer.explorer.plots = (() => {
   const { COMPARED, labelOf } = ridgeformer.explorer.results;
   const { AVERAGED } = ridgeformer.explorer.settings;
   const BAYES_NOTE =
-    "The Bayes predictor is the best without σ on average over all noise levels of the training, not at each of them.";
+    "The Bayes predictor is the best method that is not told σ, on average over the noise levels of the training. At one single σ, another method can be better.";
   /** What the error axis can show; what lies beyond is cut off, and said to be. */
   const [LOWEST, HIGHEST] = [1e-20, 100];
 
@@ -49,7 +49,7 @@ ridgeformer.explorer.plots = (() => {
       title: "Error after each layer",
       x: { label: "layers", whole: true, limits: [0, model.layers] },
       y: {
-        label: `${mean}error ½‖ŵ − ${whose}‖²`,
+        label: `${mean}error ½‖ŵ − ${whose}‖² (log scale)`,
         log: true,
         limits: errorDomain([...errors, ...Object.values(baselines)]),
       },
@@ -173,7 +173,8 @@ ridgeformer.explorer.plots = (() => {
         el(
           "p",
           { class: "explorer-note" },
-          "Dots: implicit weights ŵ. Bars: the true w, in rising order. Rings: the oracle. ",
+          "Dots: the implicit weights ŵ, for which the layer’s prediction at x is ⟨ŵ, x⟩. Bars: the true weights w, sorted. ",
+          "Rings: the oracle’s weights w*. ",
           "Choose a layer to see its predictions.",
         ),
         list,

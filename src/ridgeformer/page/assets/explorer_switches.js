@@ -10,15 +10,15 @@ ridgeformer.explorer.switches = (() => {
     xx: "preconditions",
     xy: "adapts the step to the noise",
     yx: "takes a gradient step",
-    yy: "rescales",
+    yy: "rescales the answer",
   };
-  const HOW = "Switch them off, one by one or in all layers.";
+  const HOW = "Press a number to switch it off, or the head of a column to switch it off in all layers.";
   const EXPLANATION = {
     gdpp: `A layer is two numbers: ω_xx ${ROLES.xx}, ω_yx ${ROLES.yx}. ${HOW}`,
     diag: `A layer is four numbers: ω_xx ${ROLES.xx}, ω_xy ${ROLES.xy}, ω_yx ${ROLES.yx}, ω_yy ${ROLES.yy}. ${HOW}`,
     full:
-      "A FULL layer has matrices instead of four ω. Its switches empty the four blocks of what it adds to a token, " +
-      "where DIAG has its ω; the numbers are the sizes of these blocks for this sequence.",
+      "A FULL layer has two matrices instead of four ω. What it adds to a token has four blocks, one in the place of " +
+      "each ω of DIAG. A switch sets a block to zero; its number is the size of the block for this sequence.",
   };
   const INERT = "Nothing reads what this writes, so it cannot change the prediction.";
 

@@ -88,7 +88,7 @@
       el("span", {}, format.signed(-largest)),
       el("span", { class: "scale-colours", "aria-hidden": "true" }),
       el("span", {}, format.signed(largest)),
-      el("span", { class: "quiet" }, "colour grows with the square root"),
+      el("span", { class: "quiet" }, "the colour grows with the square root of the entry"),
     );
   }
 
@@ -164,7 +164,7 @@
 
   /** What is said where a record is missing. */
   function missing(record, commands) {
-    const said = `This needs ${record}.json, which is not there. Make it with `;
+    const said = `This needs the file ${record}.json, which is missing. Make it with `;
     return el("p", { class: "missing" }, said, el("code", {}, commands[record]), ".");
   }
 
@@ -172,7 +172,7 @@
   const tabName = (name) => (isNumber(name) ? name : name[0].toUpperCase() + name.slice(1));
 
   function panelOf({ name, title, text, missing: absent, figure }, commands) {
-    const nothing = el("p", { class: "quiet" }, "There is nothing to draw: the record has nothing of the kind.");
+    const nothing = el("p", { class: "quiet" }, "There is nothing to draw: the record has no numbers for this figure.");
     const shown = figure ? drawFigure(name, figure) : nothing;
     return [
       el("h3", {}, (isNumber(name) ? `Figure ${name}. ` : "") + title),

@@ -56,7 +56,7 @@
   ridgeformer.startExplorer(body("explorer"), models);
   for (const name of names) {
     const section = document.getElementById(name);
-    const place = name === "problem" ? section.querySelector(".hero") : section.querySelector("h2");
+    const place = name === "problem" ? section.querySelector(".hero") : section.querySelector(".intro") ?? section.querySelector("h2");
     place.after(ridgeformer.terms(section));
   }
   state.subscribe((now) => go(now.section));

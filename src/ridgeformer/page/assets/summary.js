@@ -51,18 +51,18 @@
       best?.bayes_ratio &&
         fact(
           format.ratio(best.bayes_ratio),
-          "its loss divided by the Bayes limit, the lowest average loss without being told σ.",
+          "is that loss divided by the Bayes limit, the lowest mean that a method can reach without being told σ.",
         ),
       judged > 0 &&
         fact(
           `${matched} of ${judged}`,
-          `trained models match or beat the number that the paper printed for them: ${better} are better by more than three standard errors. ${impossible} printed numbers are lower than a model of that kind can reach.`,
+          `trained models match or beat the number that the paper printed for them: ${better} are better by more than three standard errors. ${impossible} printed numbers are lower than any model of that kind can reach.`,
         ),
     );
   }
 
   const lead = (task) =>
-    `A transformer made only of linear attention reads ${task.examples} examples of a hidden rule, y = ⟨w, x⟩ + noise, and predicts y at a new x. Every sequence has another w and another noise level σ, and nobody tells the model either. Its layers together are an optimiser that training has found: gradient descent with preconditioning, momentum, and a step size that adapts to the noise.`;
+    `A transformer made only of linear attention reads ${task.examples} examples (x, y) of a hidden rule, y = ⟨w, x⟩ + noise, and predicts y at a new x. The examples and the new x are one sequence. Every sequence has its own weights w and its own noise level σ, and the model is told neither. Training turns the layers into the steps of an optimiser: gradient descent with preconditioning, momentum, and a step size that adapts to the noise.`;
 
   /** One model, read out after each of its own layers; nothing if the record of read-outs is missing. */
   function picture(figure) {
@@ -76,7 +76,7 @@
       el(
         "p",
         { class: "chart-note" },
-        "Each layer changes the answer; the loss need not fall at every one, since only the last answer is trained.",
+        "This is the loss if the model ended after each layer. It need not fall at every layer, because training looks only at the last answer.",
       ),
     );
   }
@@ -110,14 +110,14 @@
       el(
         "p",
         { class: "explanation" },
-        `How good can a model be? The oracle is ridge regression that is told σ: on average over sequences nothing is better. The adjusted loss is the loss minus the oracle’s loss, so zero is perfect; a loss is half the squared error, as in the paper. Without being told σ, no predictor can be below the Bayes limit on average. Here x and w have ${task.dim} dimensions.`,
+        `How good can a model be? The oracle is ridge regression that is told σ: on average over sequences nothing is better. The adjusted loss is the loss minus the oracle’s loss, so zero is perfect; a loss is half the squared error, as in the paper. A method that is not told σ cannot be below the Bayes limit on average. Here x and w have ${task.dim} dimensions.`,
       ),
-      el("p", { class: "explanation" }, "Models are compared with these:"),
+      el("p", { class: "explanation" }, "Models are compared with these methods:"),
       definitions(inTable(table1)),
       el(
         "p",
         { class: "explanation" },
-        "There are three kinds of model. FULL learns two whole matrices for each layer. DIAG has four numbers for each layer: how x and y move along x and y. GD++ has two of them, a preconditioner and a gradient step; it is linear in y, so it cannot adapt to the noise. The paper is Vladymyrov, von Oswald, Sandler and Ge, ",
+        "There are three kinds of model. FULL learns two whole matrices for each layer. DIAG learns four numbers for each layer: how much x and y change by multiples of x and of y. GD++ has two of the four, one for a preconditioner and one for a gradient step. GD++ is linear in y: twice the y give twice the answer, so it cannot adapt to the noise. The paper is Vladymyrov, von Oswald, Sandler and Ge, ",
         el("cite", {}, "Linear Transformers are Versatile In-Context Learners"),
         ", NeurIPS 2024 (",
         el("a", { href: PAPER, rel: "noreferrer" }, "arXiv 2402.14180"),
@@ -152,7 +152,7 @@
   /** Commands, version, sequences and seeds. */
   function made({ version, missing, measured, commands, models }) {
     const steps = [
-      [commands.training, "trains every model from scratch; after an interruption the same command goes on"],
+      [commands.training, "trains every model from scratch; after an interruption, the same command continues"],
       [commands.table1, "measures the models that come with the package on fresh sequences"],
       ["ridgeformer report", "draws the figures and writes this page from the records; it never trains"],
     ];
@@ -160,7 +160,7 @@
       el(
         "p",
         {},
-        `Everything here was measured by ridgeformer ${version}, except what is called the paper’s. The page holds the weights of ${models.length} models and runs them itself; it loads nothing and sends nothing.`,
+        `Everything here was measured by ridgeformer ${version}, except the numbers that are called the paper’s. The page holds the weights of ${models.length} models and runs them itself; it loads nothing and sends nothing.`,
       ),
       el(
         "dl",

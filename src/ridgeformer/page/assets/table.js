@@ -68,7 +68,7 @@
     "impossible as printed": {
       mark: "✕",
       shade: "impossible",
-      words: "impossible as printed: no model linear in y can have so low a loss",
+      words: "impossible as printed: no model that is linear in y can have such a low loss",
     },
   };
 
@@ -103,7 +103,7 @@
     let focus = [0, 0]; // row and column of the grid that the Tab key reaches; row 0 holds the headers
     const grid = el("table", { class: "table1", role: "grid", id: "table1-grid", "aria-describedby": "table1-help" });
     const readout = el("p", { class: "readout", id: "table1-readout" });
-    const prompt = "Point at a number, or move to it with the arrow keys, to read here what is known about it.";
+    const prompt = "Point at a number, or move to it with the arrow keys: what is known about it is written here.";
 
     function sorted() {
       if (sortBy === null) return rows;
@@ -183,7 +183,7 @@
       return el(
         "tr",
         { class: group ? "group" : null },
-        el("th", { scope: "row", title: ridgeformer.methods[row.method]?.summary }, format.row(row), ours && el("span", { class: "tag" }, "ours")),
+        el("th", { scope: "row", title: ridgeformer.methods[row.method]?.summary }, format.row(row), ours && [" ", el("span", { class: "tag" }, "ours")]),
         columns.map((noise) => cell(row, noise, best)),
       );
     }
@@ -295,7 +295,7 @@
       el(
         "p",
         { class: "quiet", id: "table1-help" },
-        "A header sorts the table. A number opens its model in the explorer. Bold is the best number of a column, the Bayes limit aside.",
+        "Press a header to sort the table by its column, and a number to open its model in the explorer. The best number of a column is bold; the Bayes limit is not counted.",
       ),
       el("div", { class: "scroll table-frame" }, grid),
       readout,
