@@ -276,6 +276,9 @@ REFUSED: dict[str, tuple[str, Any]] = {
     ),
     "no groups at prediction": ("pass the groups of these rows", lambda: fitted(DATA).predict(DATA.X)),
     "shapes that disagree": ("must agree", lambda: GroupRidge().fit(np.ones((2, 3, 1)), np.ones((2, 4)))),
+    "ragged rows": ("X must be a rectangular array", lambda: GroupRidge().fit([[1, 2], [3]], [1, 2])),
+    "ragged targets": ("y must be a rectangular array", lambda: GroupRidge().fit([[1], [3]], [1, [2]])),
+    "ragged groups": ("groups must be a rectangular", lambda: fitted(DATA).predict([[1.0] * 5], [[1], 2])),
     "unknown intercept": ("pooled", lambda: GroupRidge(fit_intercept="poled").fit(DATA.X, DATA.y)),
 }
 

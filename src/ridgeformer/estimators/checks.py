@@ -75,6 +75,16 @@ def check_text_columns(X: Any) -> None:
                 )
 
 
+def check_rectangular(**arrays: Any) -> None:
+    """Refuse lists whose rows differ in length."""
+    for name, values in arrays.items():
+        if isinstance(values, list | tuple):
+            try:
+                np.shape(values)
+            except ValueError as ragged:
+                raise DataError(f"{name} must be a rectangular array: its rows differ in length.") from ragged
+
+
 def check_infinite(X: Array) -> None:
     """Refuse infinite features."""
     if np.isfinite(X.sum(dtype=np.float64)) or not (infinite := np.isinf(X)).any():
@@ -132,12 +142,7 @@ def group_codes(groups: Any, rows: int) -> tuple[Array, pd.Index]:
 
 def is_solid(X: Any) -> bool:
     """Whether X has three axes: groups, rows, features."""
-    if isinstance(X, list | tuple):
-        try:
-            return bool(np.ndim(X) == 3)
-        except ValueError:  # ragged
-            return False
-    return getattr(X, "ndim", 2) == 3
+    return bool(np.ndim(X) == 3) if isinstance(X, list | tuple) else getattr(X, "ndim", 2) == 3
 
 
 def three_dimensional(X: Any, y: Any, groups: Any) -> tuple[Array, Array, pd.Index] | None:

@@ -49,6 +49,7 @@ class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, y: Any, groups: Any, sample_weight: Any, reset: bool) -> tuple[GroupedRows, pd.Index]:
         """Checked rows, and the labels of their groups; without groups all rows are one."""
+        checks.check_rectangular(X=X, y=y, groups=groups)
         checks.check_targets(y)
         solid = checks.three_dimensional(X, y, groups) if self.group is None else None
         if solid is not None:
@@ -101,6 +102,7 @@ class GroupedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _queries(self, X: Any, groups: Any, labels: pd.Index) -> tuple[Array, Array, tuple[int, ...]]:
         """Features (rows, p), the number of each row's group, −1 if it is not known, and the shape of the answer."""
+        checks.check_rectangular(X=X, groups=groups)
         if self.group is None and checks.is_solid(X):
             solid = np.asarray(X)
             if solid.shape[2] != self.n_features_in_:
