@@ -49,7 +49,7 @@ def test_print_shows_every_row_with_target_and_outcome_in_words(
 
 def test_bench_of_one_quick_section_writes_json(tmp_path: Path, capsys: Capture) -> None:
     out = succeeds(capsys, "bench", "--quick", "--repeats", 1, "--only", "sampling", "--json", tmp_path / "b.json")
-    assert "Share of a step spent drawing contexts" in " ".join(out.split())
+    assert "Share of a step that draws contexts" in " ".join(out.split())
     assert {row["section"] for row in read_json(tmp_path / "b.json")["rows"]} == {"sampling"}
 
 

@@ -104,7 +104,7 @@ def test_ctrl_c_while_training_is_one_sentence_with_exit_code_130(tmp_path: Path
     assert out == ""
     runs = tmp_path / "runs"
     assert err.startswith(
-        f"ridgeformer: Stopped; all cells are saved in {runs}, 0 of 3 finished. The same command goes"
+        f"ridgeformer: Stopped; all cells are saved in {runs}, 0 of 3 finished. The same command continues"
     )
     assert err.count("\n") == 1
     assert wait_for(lambda: not group_lives(process.pid), 10)  # nobody is left

@@ -25,9 +25,9 @@ def free_port() -> int:
 class Cluster:
     """A scheduler with a fixed address, and workers; all end when it is closed."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], scheme: str = "tcp") -> None:
         self._folder, self._port, self._environment = folder, free_port(), {**ENVIRONMENT, **_QUIET, **environment}
-        self.address = f"tcp://127.0.0.1:{self._port}"
+        self.address = f"{scheme}://127.0.0.1:{self._port}"
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self.all: list[subprocess.Popen[bytes]] = []
         self.start_scheduler()
@@ -82,10 +82,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 0, **environment: str) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int = 0, scheme: str = "tcp", **environment: str) -> Iterator[Cluster]:
     """A cluster with so many workers, all of whose processes have these variables."""
     folder.mkdir(parents=True, exist_ok=True)
-    running = Cluster(folder, environment)
+    running = Cluster(folder, environment, scheme)
     try:
         for _ in range(workers):
             running.start_worker()

@@ -41,12 +41,12 @@ def tiny(seeds: int, steps: int, **fields: Any) -> dict[str, Any]:
 
 
 def start_main(
-    study: dict[str, Any], out: Path, address: str | None = None, seconds: float = 0.2
+    study: dict[str, Any], out: Path, address: str | None = None, seconds: float = 0.2, **environment: str
 ) -> subprocess.Popen[str]:
-    """A sweep in a process of its own."""
+    """A sweep in a process of its own, with more variables of the environment."""
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, json.dumps([study, str(out), address, seconds])],
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

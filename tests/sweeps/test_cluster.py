@@ -280,6 +280,7 @@ def test_interrupt_saves_all_cells_and_the_same_command_goes_on(tmp_path: Path, 
     ("address", "hint"),
     [
         ("tcp://127.0.0.1:9", "There is no Dask scheduler at 'tcp://127.0.0.1:9'"),
+        ("tls://127.0.0.1:9", "begins with tls:// needs certificates"),
         ("slrum", "a batch system (slurm, pbs"),
         ("empty.yaml", "must have the settings of one batch system"),
         ("broken.yaml", "is not a dask-jobqueue config file"),
@@ -293,6 +294,23 @@ def test_cluster_that_is_none_is_one_sentence(
     Path("empty.yaml").write_text("distributed: {}")
     Path("broken.yaml").write_text("jobqueue: [")
     refused(re.escape(hint), rf.sweep, tiny(1, 40), out=tmp_path / "out", cluster=address)
+
+
+def test_cluster_with_encryption_is_joined_by_those_who_have_its_certificate(tmp_path: Path) -> None:
+    files = {"cert": str(tmp_path / "cert.pem"), "key": str(tmp_path / "key.pem")}
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=test"]
+    subprocess.run([*made, "-keyout", files["key"], "-out", files["cert"]], check=True, capture_output=True)
+    comm = "DASK_DISTRIBUTED__COMM__"
+    own = {f"{comm}REQUIRE_ENCRYPTION": "True", f"{comm}TLS__CA_FILE": files["cert"]}
+    for who in ("SCHEDULER", "WORKER", "CLIENT"):
+        own |= {f"{comm}TLS__{who}__{what.upper()}": path for what, path in files.items()}
+    study, out = tiny(1, 40), tmp_path / "out"
+    with cluster(tmp_path / "cluster", 1, scheme="tls", **own) as running:
+        refused("no Dask scheduler", rf.sweep, study, out=out, cluster=running.address.replace("tls", "tcp"))
+        main = start_main(study, out, running.address, **own)
+        output, errors = main.communicate(timeout=60)
+    assert main.returncode == 0, output + errors
+    check_whole(out, trained_here(study, tmp_path / "local"), cells=3)
 
 
 def test_number_of_workers_of_a_scheduler_that_runs_is_refused(tmp_path: Path) -> None:

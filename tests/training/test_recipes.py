@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ridgeformer.training import TrainConfig
+from ridgeformer.training import TrainConfig, train
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
@@ -94,3 +94,11 @@ def test_full_recipe_of_few_layers_or_little_noise_ends_with_ever_wider_features
 def test_every_stage_of_every_recipe_has_its_own_name(kind: str, noise: str, layers: int) -> None:
     plan = stages_of(TrainConfig(kind=kind, noise=noise, layers=layers))
     assert len({stage.name for stage in plan}) == len(plan)
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
+def test_paper_recipe_trains_seven_layers(kind: str, seed: int) -> None:
+    config = TrainConfig(kind=kind, layers=7, noise="uniform:5", recipe="paper", steps=300, batch=256, seed=seed)
+    result = train(replace(config, sequences=1000))  # with larger initial weights it ends as diverged
+    assert result.history[-1]["smoothed"] < result.history[0]["smoothed"]

@@ -273,6 +273,12 @@ def _connected(address: str, workers: int | None) -> Iterator[Client]:
         log.setLevel(level)  # what it says of lost workers and schedulers is said here, in a sentence
         stack.callback(log.setLevel, before)
         try:
+            tls = distributed.Security().get_connection_args("client")["ssl_context"]
+            if address.startswith("tls://") and tls is None:
+                raise InputError(
+                    "An address that begins with tls:// needs certificates: name them in Dask's configuration, under "
+                    "distributed.comm.tls."
+                )
             client = distributed.Client(target, timeout=_CONNECT, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as failed:
             reason = printable(str(failed) or type(failed).__name__).rstrip(".")

@@ -35,7 +35,8 @@ def _paper(config: TrainConfig) -> tuple[Stage, ...]:
     """As in section 3 of the paper: Adam with step size 1e-4, 200 000 steps of 2048 sequences with one query each."""
     steps, rate, batch = config.steps or 200_000, config.rate or 1e-4, config.batch or 2048
     origin = "init" if config.start is None else "given"
-    scale = _full_scale(config.layers) if config.kind == "full" else 0.1
+    # With 0.1, diagonal models of seven layers diverge from every seed that was tried.
+    scale = _full_scale(config.layers) if config.kind == "full" else 0.02
     stage = AdamStage(name="as printed", steps=steps, rate=rate, batch=batch, origin=origin, init_scale=scale)
     return (replace(stage, objective="sampled", saturation=0.0, warmup=1, final=1.0),)
 
