@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from argparse import SUPPRESS, Action
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -244,9 +245,21 @@ def _copy_page(app: Sphinx, failed: Exception | None) -> None:
         shutil.copytree(Path(app.srcdir) / "page", Path(app.outdir) / "page", dirs_exist_ok=True)
 
 
+def _documented(app: Sphinx, link: re.Match[str]) -> str:
+    """The name under which an object is documented.
+
+    Sphinx's viewcode takes all objects of a file to be documented in the package of the first one that it met.
+    """
+    known, name = app.env.get_domain("py").objects, link[0]  # type: ignore[attr-defined]
+    own = name.removeprefix("ridgeformer")
+    return name if name in known else next((other for other in sorted(known) if other.endswith(own)), name)
+
+
 def _repair(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """Repair what axe-core finds: headings of the navigation without a level, folded cells with another name."""
+    """Repair what axe-core finds, headings without a level and folded cells with another name, and links of sources."""
     context["body"] = context.get("body", "").replace(' aria-label="Toggle hidden content"', "")
+    if page.startswith("_modules/"):
+        context["body"] = re.sub(r'(?<=#)ridgeformer[\w.]+(?=">\[docs\])', partial(_documented, app), context["body"])
     navigation = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = navigation.replace('role="heading"', 'role="heading" aria-level="2"')
 
