@@ -167,9 +167,9 @@ def speed_table(record: Mapping[str, Any]) -> str:
 
 
 def series(name: str, xs: Sequence[float], evaluations: Sequence[Any]) -> Series:
-    """One line; losses that are not finite are gaps."""
+    """One line. Losses that are not finite, or zero up to rounding, are gaps."""
     ys = [math.nan if one is None or one["adjusted_loss"] is None else one["adjusted_loss"] for one in evaluations]
-    return Series(name, LOOKS[name], tuple(xs), tuple(y if y < 1e3 else math.nan for y in ys))
+    return Series(name, LOOKS[name], tuple(xs), tuple(y if 1e-12 < y < 1e3 else math.nan for y in ys))
 
 
 def draw_figures(known: Mapping[str, Any]) -> None:
