@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ridgeformer as rf
@@ -41,7 +43,11 @@ def tiny(seeds: int, steps: int, **fields: Any) -> dict[str, Any]:
 
 
 def start_main(
-    study: dict[str, Any], out: Path, address: str | None = None, seconds: float = 0.2, **environment: str
+    study: dict[str, Any],
+    out: Path,
+    address: str | None = None,
+    seconds: float = 0.2,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
     """A sweep in a process of its own, with more variables of the environment."""
     return subprocess.Popen(

@@ -307,7 +307,7 @@ def test_cluster_with_encryption_is_joined_by_those_who_have_its_certificate(tmp
     study, out = tiny(1, 40), tmp_path / "out"
     with cluster(tmp_path / "cluster", 1, scheme="tls", **own) as running:
         refused("no Dask scheduler", rf.sweep, study, out=out, cluster=running.address.replace("tls", "tcp"))
-        main = start_main(study, out, running.address, **own)
+        main = start_main(study, out, running.address, environment=own)
         output, errors = main.communicate(timeout=60)
     assert main.returncode == 0, output + errors
     check_whole(out, trained_here(study, tmp_path / "local"), cells=3)
