@@ -28,9 +28,6 @@ _FIRST_STEPS = (
 )
 
 
-_COMPANIONS = ("pyparsing<3.3",)  # with newer ones Matplotlib 3.10.0 warns, and tests take warnings for errors
-
-
 def lower_bounds() -> list[str]:
     """``name==version`` for the lower bound of each dependency, from pyproject.toml."""
     listed = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
@@ -83,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run one of the two."""
     match arguments:
         case ["bounds"]:
-            _say("\n".join([*lower_bounds(), *_COMPANIONS]))
+            _say("\n".join(lower_bounds()))
         case ["check", folder]:
             check(Path(folder))
         case _:

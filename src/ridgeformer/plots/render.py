@@ -262,7 +262,8 @@ def _series(axes: Axes, series: Series) -> None:
     if series.marked is not None:
         style |= {"markevery": [place for place in series.marked if place < len(y)], "markersize": 2.4}
     if series.bars and series.low:
-        below, above = y - _drawable(series.low), _drawable(series.high) - y
+        # As lists: Matplotlib would ask whether the first of two arrays is finite, which NumPy 2.1 warns about.
+        below, above = (y - _drawable(series.low)).tolist(), (_drawable(series.high) - y).tolist()
         axes.errorbar(series.x, y, yerr=[below, above], **style, elinewidth=0.7, capsize=1.2, capthick=0.7)
     else:
         axes.plot(series.x, y, **style, drawstyle="steps-post" if series.steps else "default")
