@@ -110,9 +110,11 @@ class _Seat:
         """The signals and settings that a process inherits if it is spawned inside this context.
 
         Ctrl-C is for the main process, so workers have it blocked from their first moment; here it waits until they
-        have started.
+        have started. Another thread may receive it in spite of the mask, so the handler waits too.
         """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        here, pressed = threading.current_thread() is threading.main_thread(), list[int]()
+        handler = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number)) if here else None
         before = {name: os.environ.get(name) for name in self._environment}
         os.environ.update(self._environment)
         try:
@@ -122,7 +124,11 @@ class _Seat:
                 del os.environ[name]
                 if value is not None:
                     os.environ[name] = value
+            if handler is not None:
+                signal.signal(signal.SIGINT, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            if pressed:
+                signal.raise_signal(signal.SIGINT)
 
     def leave(self, end: bool = False) -> None:
         """Release the process; with ``end``, end it even during a cell, which a run directory survives."""
