@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "reference", "fused")
 """auto: the faster of the other two; reference: NumPy; fused: the compiled kernels. They agree up to rounding."""
 
+GROUP = 16
+"""Contexts in a group of `Engine.group_gradients`: as many as the widest vectors of a processor have lanes."""
+
 
 class Engine(Protocol):
     """The same mathematics, compiled."""
@@ -29,6 +32,12 @@ class Engine(Protocol):
         self, parameters: Compiled, dim: int, contexts: GramDraw | Source, options: Options
     ) -> tuple[Array, tuple[Array, ...]]:
         """Losses (batch,), and the sums over contexts of the gradient with respect to each array of parameters."""
+        ...
+
+    def group_gradients(
+        self, parameters: Compiled, dim: int, contexts: GramDraw, options: Options
+    ) -> tuple[Array, ...]:
+        """The same sums over each `GROUP` contexts, with the groups as the first axis."""
         ...
 
     def losses(self, parameters: Compiled, dim: int, source: Source, threads: int | None = None) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.core.backend import engine
+from ridgeformer.core.backend import GROUP, engine
 from ridgeformer.core.forward import check_model
 from ridgeformer.core.gradient import Options, reference_loss_and_gradient
 from ridgeformer.core.kinds import KINDS
@@ -99,6 +99,25 @@ def losses_and_gradient_on(
     if settings.backend == "reference":
         return reference_loss_and_gradient(model, arrays, settings)
     return _fused(model, arrays, settings)
+
+
+def group_gradients(
+    model: LinearTransformer, contexts: GramDraw, importance: Array, backend: str = "fused", threads: int | None = None
+) -> Array:
+    """The sum of the gradients of each `GROUP` contexts, flat: (groups, size), float64. Curvature is made of these."""
+    contexts, kind = contexts.astype(model.dtype), KINDS[model.kind]
+    if backend == "reference":
+        rows = []
+        for start in range(0, len(importance), GROUP):
+            part = slice(start, start + GROUP)
+            options = Options(importance=importance[part], backend=backend)
+            _, gradient = reference_loss_and_gradient(model, contexts.rows(part), options)
+            rows.append(gradient.flatten().astype(np.float64) * len(importance[part]))
+        return np.array(rows)
+    options = Options(importance=importance, threads=threads)
+    sums = engine().group_gradients(model.compiled(), model.dim, contexts, options)
+    gradients = (kind.compiled_gradient(model.parameters, group) for group in zip(*sums, strict=True))
+    return np.array([np.concatenate([each[name].ravel() for name in model.parameters]) for each in gradients])
 
 
 def _options(options: dict[str, Any], batch: int) -> Options:

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     EXPLORE = 5
     MINE = 6
     SELECT = 7
+    SHUFFLE = 8
 
 
 # Separate streams within one purpose and step; the last two belong to no step.

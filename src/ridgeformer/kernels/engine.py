@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from ridgeformer.core.backend import GROUP
 from ridgeformer.core.gradient import Options
 from ridgeformer.core.kinds import Blocks, Compiled, Dense
 from ridgeformer.core.notation import Array
@@ -199,10 +200,24 @@ def loss_and_gradient(
     parameters: Compiled, dim: int, contexts: GramDraw | Source, options: Options
 ) -> tuple[Array, tuple[Array, ...]]:
     """Each context's loss, and the sums over contexts of its gradient with respect to each parameter (float64)."""
+    batch = len(contexts.sigma if isinstance(contexts, Source) else contexts.gram)
+    losses, sums = _chunk_gradients(parameters, dim, contexts, options, *_chunks(batch))
+    return losses, tuple(array.sum(axis=0) for array in sums)
+
+
+def group_gradients(parameters: Compiled, dim: int, contexts: GramDraw, options: Options) -> tuple[Array, ...]:
+    """The sums of gradients of each `GROUP` contexts; the groups are the first axis."""
+    groups = -(-len(contexts.gram) // GROUP)
+    return _chunk_gradients(parameters, dim, contexts, options, GROUP, groups)[1]
+
+
+def _chunk_gradients(
+    parameters: Compiled, dim: int, contexts: GramDraw | Source, options: Options, chunk: int, chunks: int
+) -> tuple[Array, tuple[Array, ...]]:
+    """Each context's loss, and for each chunk of contexts the sums of their gradients."""
     family, size = _FAMILIES[type(parameters)], dim + 1
     dtype = parameters[0].dtype
     data, source, batch = _contexts(contexts, size, dtype)
-    chunk, chunks = _chunks(batch)
     losses, tickets = np.empty(batch, dtype), np.zeros(1, np.int64)
     sums = [np.empty((chunks, *array.shape)) for array in parameters]
     importance = np.empty(0, dtype)
@@ -216,7 +231,7 @@ def loss_and_gradient(
         family.gradient(*parameters, data, source, settings, chunk, tickets, block, state, losses, *sums)
 
     run_together(work, chunks, options.threads)
-    return losses, tuple(array.sum(axis=0) for array in sums)
+    return losses, tuple(sums)
 
 
 def losses(parameters: Compiled, dim: int, source: Source, threads: int | None = None) -> Array:

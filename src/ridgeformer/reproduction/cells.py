@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
-from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.validation import InputError, one_of, whole_number
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import starts_from_diagonal
+from ridgeformer.training.recipes import SHALLOW
 
 PRIORS = (*(f"uniform:{level}" for level in range(8)), "categorical:1+3", "categorical:1+3+5")
 LAYERS = tuple(range(1, 8))
@@ -72,7 +71,7 @@ class Cell:
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
         if self.noise == "uniform:0":
             return replace(self, kind="gdpp")
-        if self.kind == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
+        if self.kind == "full" and self.layers <= SHALLOW:
             return replace(self, kind="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
         return None if neighbour is None else replace(self, noise=neighbour)

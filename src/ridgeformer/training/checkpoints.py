@@ -19,7 +19,7 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.storage import read_whole, write_whole
 from ridgeformer.core.validation import InputError, whole_number
-from ridgeformer.training.optimisers import Adam, QuasiNewton
+from ridgeformer.training.optimisers import Adam, Metric, QuasiNewton
 from ridgeformer.training.stages import Run, TrainState
 
 _MOST_STEPS = 1 << 53  # exact in every reader of JSON
@@ -56,7 +56,9 @@ def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
     if memory is not None:
         there = {name: array for name, array in memory._asdict().items() if array is not None}
         tensors |= {f"memory_{name}": array for name, array in there.items()}
-    if curvature is not None:
+    if isinstance(curvature, Metric):
+        tensors["metric"] = curvature.matrix
+    elif curvature is not None:
         tensors |= {f"curvature_{name}": getattr(curvature, name) for name in _CURVATURE}
         numbers["curvature"] = [curvature.value, curvature.stalled]
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -85,7 +87,8 @@ def load_checkpoint(path: Path, run: Run) -> Checkpoint:
             numbers = {"kind": "", "stage": numbers["leg"], **numbers}
         if numbers["plan"] == run.plan:
             _check_fit(numbers, tensors, run)
-        memory = curvature = None
+        memory = None
+        curvature: Metric | QuasiNewton | None = Metric(tensors["metric"]) if "metric" in tensors else None
         if "memory_gram" in tensors:
             memory = GramDraw(*(tensors.get(f"memory_{name}") for name in GramDraw._fields))
         if "curvature" in numbers:
@@ -116,6 +119,8 @@ def _check_fit(numbers: dict[str, Any], tensors: dict[str, Array], run: Run) -> 
             del shapes["memory_moment"]
         else:
             shapes["memory_moment"] = (dim, dim) if moment.ndim == 2 else (count, dim, dim)
+    if "metric" in tensors:
+        shapes["metric"] = (size, size)
     if "curvature" in numbers:
         shapes |= dict.fromkeys(("curvature_gradient", "curvature_scale"), (size,))
         shapes |= dict.fromkeys(("curvature_steps", "curvature_changes"), (len(tensors["curvature_steps"]), size))

@@ -5,6 +5,8 @@ Adam (Kingma and Ba, 2015) works on one flat vector, always in float64.
 L-BFGS (Liu and Nocedal, 1989) has a line search that steps back from explosions. With few parameters and a fixed pool
 of contexts the loss is smooth and has no noise, so curvature helps: Adam needs thousands of steps, L-BFGS about fifty.
 It minimises the logarithm of the mean loss, so that a loss of 1e-12 is as well scaled as one of 1.
+
+`Metric` turns gradients into natural gradients (Amari, 1998); `ridgeformer.training.natural_stage` measures it.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ridgeformer.core.notation import Array
 
@@ -28,6 +32,8 @@ _LARGEST_CHANGE = 0.5  # of a parameter, relative to its scale, in one iteration
 _FIRST_LENGTH = 0.05  # of the first step, when nothing is known of the curvature, in the same scale
 _STALLED = 1e-6  # relative gain of the loss that counts as none
 _PATIENCE = 3  # iterations without gain before giving up
+_DAMPING = 1e-3  # added to the curvature, relative to its diagonal
+_LEAST_CURVATURE = 1e-8  # of a parameter, relative to the largest: one that does nothing stays where it is
 SMALLEST_SCALE = 1e-3  # of a parameter that starts near zero
 
 
@@ -140,3 +146,28 @@ class QuasiNewton:
             return self
         steps, changes = np.vstack([self.steps, step]), np.vstack([self.changes, change])
         return replace(self, steps=steps[-_PAIRS:], changes=changes[-_PAIRS:])
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The curvature of the loss as a matrix, in which the lengths of steps are measured."""
+
+    matrix: Array
+    """(size, size), symmetric, positive semidefinite."""
+
+    @cached_property
+    def _factor(self) -> tuple[Array, Array]:
+        """Cholesky's factor of the damped matrix, scaled to a unit diagonal; and that scaling."""
+        diagonal = self.matrix.diagonal()
+        scale = 1 / np.sqrt(np.maximum(diagonal, max(_LEAST_CURVATURE * diagonal.max(), np.finfo(np.float64).tiny)))
+        scaled = self.matrix * scale[:, None] * scale
+        scaled[np.diag_indices_from(scaled)] += _DAMPING
+        return np.linalg.cholesky(scaled), scale
+
+    def natural(self, gradient: Array, largest: float) -> Array:
+        """H⁻¹ gradient, damped; shortened to the length ``largest`` in the metric of H if it is longer."""
+        factor, scale = self._factor
+        half = solve_triangular(factor, scale * gradient, lower=True, check_finite=False)
+        length = float(np.linalg.norm(half))
+        step = scale * solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+        return step * (largest / length) if length > largest else step

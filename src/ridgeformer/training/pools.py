@@ -36,6 +36,8 @@ from ridgeformer.training.optimisers import Function, QuasiNewton
 from ridgeformer.training.stages import Run, Stage, StepInfo, TrainState
 
 _LEVELS = 4  # of stretching, the lowest being none
+_NODES = 96  # of the quadrature over σ for posterior means
+_SMALLEST_LEVEL = 1e-4  # of σ in it, relative to the largest: ridge regression cannot tell it from none
 _SMALLEST_SIGMA = 1e-6  # below it the noise of a context is not recovered from its Gram matrix
 
 
@@ -45,41 +47,45 @@ class Pool(NamedTuple):
     contexts: GramDraw
     importance: Array  # (batch,)
 
-    def rows(self, order: Array) -> Pool:
+    def rows(self, order: Array | slice) -> Pool:
         """The contexts with these numbers."""
         return Pool(self.contexts.rows(order), self.importance[order])
 
 
-def stretched(draw: ContextDraw, factors: Array) -> GramDraw:
+def stretched(contexts: GramDraw, factors: Array) -> GramDraw:
     """The contexts with targets multiplied by ``factors`` (batch,): G's last row and column, and the oracle, scale."""
-    factors = factors.astype(draw.oracle.dtype)[:, None]
-    gram = draw.context.gram.copy()
+    factors = factors.astype(contexts.oracle.dtype)[:, None]
+    gram = contexts.gram.copy()
     gram[:, -1, :] *= factors
     gram[:, :, -1] *= factors
-    return GramDraw(gram, draw.weights * factors, draw.query, draw.oracle * factors, draw.moment)
+    return contexts._replace(gram=gram, weights=contexts.weights * factors, oracle=contexts.oracle * factors)
 
 
-def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int) -> GramDraw:
-    """The contexts with features multiplied by ``factors`` and w and the noise as they were.
+def widened(contexts: GramDraw, sigma: Array, factors: Array, examples: int, louder: Array | None = None) -> GramDraw:
+    """The contexts with features multiplied by b = ``factors``, and the noise by l = ``louder``; w does not change.
 
-    With c = Xᵀξ = α − Σw:  Σ ↦ b²Σ,  α ↦ b²Σw + b c,  λ ↦ b²wᵀΣw + 2b⟨w, c⟩ + ‖ξ‖²,  and the oracle, as ever, is
-    w + (Σ + σ²I)⁻¹(c − σ²w).
+    With c = Xᵀξ = α − Σw:  Σ ↦ b²Σ,  α ↦ b²Σw + b l c,  λ ↦ b²wᵀΣw + 2b l⟨w, c⟩ + l²‖ξ‖²,  and the oracle, as ever,
+    is w + (Σ + σ²I)⁻¹(c − σ²w).
     """
     weights, scatter = contexts.weights, contexts.gram[:, :-1, :-1]
+    loud = np.ones_like(factors) if louder is None else louder
     pushed = np.einsum("bij,bj->bi", scatter, weights)
     noise = contexts.gram[:, :-1, -1] - pushed
     along, across = np.einsum("bi,bi->b", weights, pushed), np.einsum("bi,bi->b", weights, noise)
-    b = factors[:, None]
+    b, bl = factors[:, None], (factors * loud)[:, None]
     gram = contexts.gram.copy()
     gram[:, :-1, :-1] *= b[..., None] ** 2
-    gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + b * noise
-    gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors - 1) * across
+    gram[:, :-1, -1] = gram[:, -1, :-1] = b**2 * pushed + bl * noise
+    # λ = wᵀΣw + 2⟨w, c⟩ + ‖ξ‖², changed by what is new: without noise nothing is subtracted from itself.
+    alone = gram[:, -1, -1] - along - 2 * across if louder is not None else 0.0
+    gram[:, -1, -1] += (factors**2 - 1) * along + 2 * (factors * loud - 1) * across + (loud**2 - 1) * alone
+    variance = (sigma * loud) ** 2
     if examples <= weights.shape[1]:  # Σ has no inverse, or hardly one
-        oracle = Context.unchecked(gram, examples).ridge(sigma**2)
+        oracle = Context.unchecked(gram, examples).ridge(variance)
     else:
-        variance = sigma[:, None] ** 2
-        system = gram[:, :-1, :-1] + variance[..., None] * np.eye(weights.shape[1])
-        oracle = weights + np.linalg.solve(system, (b * noise - variance * weights)[..., None])[..., 0]
+        system = gram[:, :-1, :-1] + variance[:, None, None] * np.eye(weights.shape[1])
+        right = bl * noise - variance[:, None] * weights
+        oracle = weights + np.linalg.solve(system, right[..., None])[..., 0]
     return GramDraw(gram, weights, contexts.query, oracle)
 
 
@@ -115,20 +121,20 @@ def mine(
     rng = token_rng(seed, Purpose.MINE, step)
     worst = [] if memory is None else [memory]
     for draw in task.chunks(mining.pool * batch, int(rng.integers(2**63)), Purpose.MINE, model.dtype):
-        candidates = stretched(draw, 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
-        if mining.widen > 1.0 and _standard(task):
+        candidates = stretched(draw.as_gram_draw(), 1 + (mining.stretch - 1) * rng.random(len(draw.sigma)))
+        if mining.widen > 1.0 and is_standard(task):
             factors = 1 + (mining.widen - 1) * rng.random(len(draw.sigma))
             candidates = widened(candidates, draw.sigma, factors, task.most_examples)
-        worst.append(_worst(model, candidates, mining.keep))
-    return _worst(model, joined(worst), mining.memory)
+        worst.append(worst_of(model, candidates, mining.keep))
+    return worst_of(model, joined(worst), mining.memory)
 
 
-def _standard(task: Task) -> bool:
+def is_standard(task: Task) -> bool:
     """Whether w, ξ/σ and X are standard normal and n is fixed; stretching and widening by importance need that."""
     return task.isotropic and isinstance(task.examples, int)
 
 
-def _worst(model: LinearTransformer, contexts: GramDraw, count: int) -> GramDraw:
+def worst_of(model: LinearTransformer, contexts: GramDraw, count: int) -> GramDraw:
     """The contexts with the largest losses below `EXPLODED`, worst first."""
     losses = _losses(model, contexts)
     order = np.argsort(np.where(losses < EXPLODED, -losses, np.inf), kind="stable")[:count]
@@ -185,19 +191,32 @@ def sifted_pool(
     return pool._replace(importance=pool.importance * len(pool.importance) / total)
 
 
+def posterior_means(task: Task, contexts: GramDraw, threads: int | None = None) -> Array | None:
+    """E[w | D] of each context, (batch, d); None for tasks that are not standard, where it has no simple formula."""
+    if not is_standard(task):
+        return None
+    from ridgeformer.kernels.group_posteriors import group_posteriors  # compiles
+
+    levels, shares = task.prior.quadrature(_NODES)
+    levels = np.maximum(levels, _SMALLEST_LEVEL * np.max(levels))
+    batch, dim = contexts.oracle.shape
+    prior = (np.zeros(dim), np.ones(dim), levels, shares)
+    return group_posteriors(np.full(batch, task.most_examples), contexts.gram, *prior, learning=False, threads=threads).mean
+
+
 def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed: int, number: int) -> Iterator[Pool]:
     """A stretched pool, a chunk at a time."""
     rng = token_rng(seed, Purpose.MINE, number)
     levels, widths = np.linspace(1.0, stretch, _LEVELS), np.linspace(1.0, widen, _LEVELS)
     for draw in task.chunks(count, int(rng.integers(2**63)), Purpose.MINE):
         batch = len(draw.sigma)
-        if not _standard(task):
+        if not is_standard(task):
             yield Pool(draw.as_gram_draw().astype(np.float64), np.ones(batch))
             continue
         factors = levels[rng.integers(_LEVELS, size=batch)]
         squares, dimensions = _squared_norm(draw)
         importance = _importance(squares * factors**2, dimensions, levels)
-        contexts = stretched(draw, factors)
+        contexts = stretched(draw.as_gram_draw(), factors)
         if widen > 1.0:
             factors = widths[rng.integers(_LEVELS, size=batch)]
             squares = np.einsum("bii->b", draw.context.scatter) * factors**2

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from ridgeformer.core.distributions import NoisePrior, mean_variance
+from ridgeformer.core.distributions import mean_variance
+from ridgeformer.core.kinds import KINDS, Diag
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
+from ridgeformer.training.natural_stage import Calm, NaturalStage
 from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
 from ridgeformer.training.stages import Stage
@@ -19,16 +22,21 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
     if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
-    if config.kind == "diag":
-        return _diagonal(config)
-    if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
-        return _shallow_full(config)
-    return _deep_full(config)  # also for every kind that users add: it needs nothing but a gradient
+    if config.layers > SHALLOW:
+        return _natural(config) if _size(config) <= MOST_PARAMETERS else _large(config)
+    return _shallow_full(config) if config.kind == "full" else _shallow(config)
 
 
-def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
-    """Whether a FULL model should start from a DIAG model: below `SHALLOW` layers; with little noise also at it."""
-    return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
+SHALLOW = 2
+"""Up to this many layers losses have heavy tails even at their minimum, and FULL models are hardly better than DIAG."""
+MOST_PARAMETERS = 2500
+"""Of models that are trained by natural gradient: the time of a step grows with their square and cube."""
+
+
+def _size(config: TrainConfig) -> int:
+    """The number of parameters."""
+    shapes = KINDS[config.kind].shapes_with(config.layers, config.heads, config.dim, config.registers)
+    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def _paper(config: TrainConfig) -> tuple[Stage, ...]:
@@ -46,15 +54,78 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
+# --- three layers and more ------------------------------------------------------------------------------------------
+
+
+def _natural(config: TrainConfig) -> tuple[Stage, ...]:
+    """Several short starts, because some end in a poor minimum; then natural gradient, at length, from the best.
+
+    From a given model no start is needed, and half of the steps are enough.
+    """
+    given, diagonal = config.start is not None, isinstance(KINDS[config.kind], Diag)
+    steps, rate, batch = config.steps or (1500 if diagonal else 1000), config.rate or 0.2, config.batch or 4096
+    few = config.layers == SHALLOW + 1
+    main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
+    # Tails of three layers are heavy: to control them in full would cost a twentieth of the loss.
+    main = replace(main, calm=replace(Calm(), weight=0.003 if few else 0.01))
+    if not diagonal:
+        main = replace(main, rate=0.75 * rate, sample=2 * batch, every=20)
+    if given:
+        return (replace(main, origin="given", steps=max(1, steps // 2)),)
+    if diagonal:
+        start = AdamStage(name="start", steps=1000, rate=1e-2, batch=512, init_scale=0.1, final=0.05)
+        count = 6
+    else:
+        start = AdamStage(name="start", steps=3000, rate=1e-3, batch=1024, init_scale=_full_scale(config.layers))
+        count = 4 if config.layers <= 4 else 2
+    short = replace(main, name="sharpen", steps=150, batch=batch // 2, calm=None)
+    starts: list[Stage] = []
+    for number in range(1, count + 1):
+        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(start.steps, steps)))
+        starts.append(replace(short, name=f"sharpen {number}", steps=min(short.steps, steps), origin="previous"))
+    return (*starts, replace(main, origin="best"))
+
+
+_CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
+
+
+def _large(config: TrainConfig) -> tuple[Stage, ...]:
+    """Adam, for models with so many parameters that their curvature is no matrix any more: at length, then a polish.
+
+    From a given model no start is needed, and three quarters of the steps are enough.
+    """
+    given = config.start is not None
+    steps, batch = config.steps or (9_000 if given else 12_000), config.batch or 1024
+    rate = config.rate or (1e-3 if given else 2e-3)
+    start = AdamStage(
+        name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=0.002, final=0.1
+    )
+    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=128)
+    origin = "given" if given else "best"
+    main = AdamStage(name="main", steps=steps, rate=rate, batch=batch, origin=origin, mining=mining, tolerance=0.05)
+    mining = Mining(every=200, pool=4 * 128, keep=1024, first_step=0)
+    polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
+    polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
+    return (*([] if given else [start]), main, polish)
+
+
+# --- one and two layers ---------------------------------------------------------------------------------------------
+
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
-_WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
-_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
-_SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
-_CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
-SHALLOW = 3
-"""Up to this many layers tails are heavy. With fewer, FULL is hardly better than DIAG and has worse minima."""
+
+
+def _shallow(config: TrainConfig) -> tuple[Stage, ...]:
+    """A few short starts; then L-BFGS from the best one down to the nearest minimum."""
+    given = config.start is not None
+    batch = config.batch or 512
+    first = [_descend(batch, "given")] if given else []
+    steps, rate = config.steps or 1000, config.rate or 1e-2
+    start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
+    starts = [replace(start, name=f"start {number}") for number in range(1, (4 if config.layers > 1 else 1) + 1)]
+    finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
+    return (*first, *starts, _descend(batch, "best"), finish, _sifted(batch, config))
 
 
 def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
@@ -62,93 +133,26 @@ def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
     batch = config.batch or 512
     first: tuple[Stage, ...] = (_descend(batch, "given"),)
     if config.start is None:
-        stages = _diagonal(replace(config, kind="diag", steps=None, batch=None, rate=None))
+        stages = _shallow(replace(config, kind="diag", steps=None, batch=None, rate=None))
         first = tuple(replace(stage, name=f"diagonal, {stage.name}", kind="diag") for stage in stages)
     origin = "smaller" if config.start is None else "previous"
     steps, widen = config.steps or 60, _widen(config)
     finish = PoolStage(name="finish", steps=steps, origin=origin, pool=256 * batch, widen=widen, tolerance=_CALM)
     # Random streams are numbered as if the DIAG model were one stage, as in older versions: same results.
-    last = [replace(stage, stream=number) for number, stage in enumerate((finish, *_sifted(batch, config)), 1)]
-    return *first, *last
-
-
-def _deep_full(config: TrainConfig) -> tuple[Stage, ...]:
-    """A few short starts (some end in a poor minimum, up to four layers); a long stage from the best; a polish.
-
-    From a given model no start is needed, and three quarters of the steps are enough.
-    """
-    given = config.start is not None
-    starts = 0 if given else 3 if config.layers <= 4 else 1
-    steps = config.steps or (9_000 if given else 12_000)
-    batch = config.batch or (2048 if config.layers <= 4 else 1024)
-    # The shallower of these models can explode because of large features alone.
-    widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
-    pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
-    rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
-    scale, origin = _full_scale(config.layers), "given" if given else "best"
-    start = AdamStage(
-        name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
-    )
-    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen)
-    main = AdamStage(name="main", steps=steps, rate=rate, batch=batch, origin=origin, mining=mining, tolerance=0.05)
-    mining = Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen)
-    polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
-    polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
-    return (*_numbered(start, starts), main, polish, *_widened(config))
-
-
-def _widened(config: TrainConfig) -> list[PoolStage]:
-    """Last stages for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
-
-    Features are widened in small steps: on a pool full of explosions, a second-order method would go far away.
-    """
-    noise = mean_variance(config.task.prior)
-    if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
-        return []
-    most = 20 if config.layers == SHALLOW and noise < _SOME_NOISE else 12
-    return [
-        PoolStage(
-            name=f"widen {percent} %", steps=30, origin="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1
-        )
-        for percent in range(2, most + 1, 2)
-    ]
-
-
-def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
-    """Many short starts, because most end in a poor minimum; then from the best one down to the nearest minimum."""
-    given = config.start is not None
-    starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
-    batch = config.batch or 512
-    first = [_descend(batch, "given")] if given else []
-    steps, rate = config.steps or 1000, config.rate or 1e-2
-    start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
-    finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
-    if config.layers > SHALLOW:  # most of the way on a smaller pool: deep ones converge slowly
-        finish = replace(finish, pool=256 * batch, steps=120)
-    return (*first, *_numbered(start, starts), _descend(batch, "best"), finish, *_sifted(batch, config))
+    return *first, replace(finish, stream=1), replace(_sifted(batch, config), stream=2)
 
 
 def _widen(config: TrainConfig) -> float:
-    """How far the features of pools are widened; deep models do not need it, with more noise from one layer less on."""
-    if mean_variance(config.task.prior) < _QUIET:
-        return _WIDEN_QUIET.get(config.kind, _WIDEN) if config.layers <= SHALLOW + 1 else 1.0
-    return _WIDEN if config.layers <= SHALLOW else 1.0
+    """How far the features of pools are widened."""
+    quiet = mean_variance(config.task.prior) < _QUIET
+    return _WIDEN_QUIET.get(config.kind, _WIDEN) if quiet else _WIDEN
 
 
-def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
-    """A last stage for models of at most three layers, whose best weights explode on one context in a million."""
-    if config.layers > SHALLOW:
-        return []
-    return [
-        PoolStage(
-            name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
-        )
-    ]
-
-
-def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
-    """``count`` random starts: start 1, start 2, …"""
-    return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
+def _sifted(batch: int, config: TrainConfig) -> PoolStage:
+    """A last stage, because the best weights explode on one context in a million."""
+    return PoolStage(
+        name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
+    )
 
 
 def _descend(batch: int, origin: str) -> PoolStage:

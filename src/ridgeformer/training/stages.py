@@ -25,7 +25,7 @@ from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import adjusted_losses
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.optimisers import Adam, QuasiNewton
+from ridgeformer.training.optimisers import Adam, Metric, QuasiNewton
 
 _Drawn = TypeVar("_Drawn")
 SCORE_SATURATION = 10.0
@@ -74,8 +74,8 @@ class TrainState:
     """Parameters of the best finished stage."""
     memory: GramDraw | None = None
     """Hard contexts, worst first."""
-    curvature: QuasiNewton | None = None
-    """The state of a second-order stage; None in other stages, and before its first iteration."""
+    curvature: QuasiNewton | Metric | None = None
+    """What a second-order stage knows of the curvature; None in other stages, and before its first iteration."""
     kind: str = ""
     """Kind of the model whose parameters these are."""
     plan: str = ""
@@ -258,7 +258,7 @@ def flat(model: LinearTransformer) -> Array:
     return model.flatten().astype(np.float64)
 
 
-def saturated_mean(losses: Array) -> float:
+def saturated_mean(losses: Array, importance: Array | float = 1.0) -> float:
     """The mean of s·ln(1 + loss/s) with s = `SCORE_SATURATION`: a single explosion does not dominate it."""
     bounded = np.where(losses < EXPLODED, losses, EXPLODED).astype(np.float64)  # NaN too
-    return float((SCORE_SATURATION * np.log1p(bounded / SCORE_SATURATION)).mean())
+    return float((importance * SCORE_SATURATION * np.log1p(bounded / SCORE_SATURATION)).mean())

@@ -1,0 +1,248 @@
+"""Natural gradient: steps measured by how much they change the answers, and kept away from explosions.
+
+**Steps.** The loss of a context is ½‖ŵ(θ) − w̄‖². Near θ its mean has the curvature H = E JᵀJ with J = ∂ŵ/∂θ (Gauss and
+Newton's; it is also the Fisher information of answers with normal errors, so that a step −H⁻¹ gradient is the *natural
+gradient* of Amari, 1998). The parameters of a deep model differ in scale by orders of magnitude and work against each
+other; H knows both. For a few hundred to two thousand parameters it is a matrix that can be inverted.
+
+**Curvature from gradients.** For random signs v, E (Jᵀv)(Jᵀv)ᵀ = JᵀJ, and Jᵀv is the gradient of a context whose target
+is ŵ − v. The sum of a few such gradients, with signs of their own, is as good: what contexts have in common vanishes in
+expectation. So H is a running mean of products of group gradients, which the kernels provide.
+
+**Targets** are the posterior means w̄ = E[w | D] of the contexts, where there is a formula for them, instead of the
+oracle w*. E[w* | D] = w̄, so the minimum is the same; but what no model can know does not add noise to the gradient.
+
+**Calm.** A model that is best on the task explodes just beyond it: with features a quarter larger, or noise louder than
+any it has seen. Such contexts are drawn too, a little farther out as the stage proceeds. The worst of them are
+remembered. They add to gradient and curvature, with a small weight, as far as their losses are not bearable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ridgeformer.core.context import Context
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.model import LinearTransformer
+from ridgeformer.core.notation import Array
+from ridgeformer.core.objective import group_gradients
+from ridgeformer.core.random import GramDraw, Purpose, joined, token_rng
+from ridgeformer.core.task import Task
+from ridgeformer.training.descent import DescentStage, Slope
+from ridgeformer.training.optimisers import Metric
+from ridgeformer.training.pools import Pool, is_standard, posterior_means, stretched, stretched_pool, widened, worst_of
+from ridgeformer.training.stages import Run, TrainState, flat, saturated_mean
+
+_SIGNS = (-1.0, 1.0)
+_TOO_LARGE = 1e6  # losses beyond which a gradient says little
+_RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
+
+
+@dataclass(frozen=True)
+class Calm:
+    """Contexts from beyond the task, on which a model shall not explode. Factors are reached in the course of a stage.
+
+    Half of the contexts have larger features, the other half louder noise; the targets of all are larger.
+    """
+
+    widen: float = 1.25
+    """Largest factor of the features: the largest eigenvalue of ten million contexts is within it."""
+    reach: float = 2.0
+    """Largest factor of the noise."""
+    stretch: float = 1.25
+    """Largest factor of the targets."""
+    rise: tuple[float, float] = (0.1, 0.6)
+    """Between these shares of the stage's steps the factors grow from 1."""
+    weight: float = 0.01
+    """Of their mean loss, beside that of the task."""
+    bearable: float = 3.0
+    """Losses well below this add next to nothing."""
+    saturation: float = 1.0
+    every: int = 25
+    """Steps between two searches."""
+    search: int = 16_384
+    """Contexts that are searched."""
+    keep: int = 2048
+    """Contexts that are remembered."""
+    batch: int = 512
+    """Contexts that add to each step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaturalStage(DescentStage):
+    """Natural gradient on a pool of contexts whose targets are posterior means."""
+
+    rate: float = 0.2
+    batch: int = 4096
+    warmup: int = 50
+    final: float = 0.05
+    pool: int = 65_536
+    """Contexts of the pool."""
+    stretch: float = 1.3
+    widen: float = 1.1
+    """Of the pool; see `stretched_pool`."""
+    sample: int = 4096
+    """Contexts of a measurement of the curvature."""
+    every: int = 10
+    """Steps between two of them."""
+    memory: float = 0.8
+    """Share of the old curvature that is kept."""
+    largest_change: float = 0.1
+    """Longest gradient in the metric of H: a step changes answers by at most this, times the step size."""
+    calm: Calm | None = Calm()
+
+    def refreshed(self, state: TrainState) -> TrainState:
+        return replace(state, curvature=None)
+
+    def prepare(self, run: Run, state: TrainState, model: LinearTransformer) -> TrainState:
+        """Search for hard contexts and measure the curvature, each in its own rhythm."""
+        rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total)
+        calm = self.calm
+        if calm is not None and (state.step % calm.every == 0 or state.memory is None):
+            state = replace(state, memory=self._searched(run, state, model, calm, rng))
+        if state.step % self.every == 0 or state.curvature is None:
+            matrix = self._curvature(run, state, model, rng)
+            old = state.curvature
+            if old is not None:
+                assert isinstance(old, Metric)
+                matrix = self.memory * old.matrix + (1 - self.memory) * matrix
+            if np.isfinite(matrix).all():
+                state = replace(state, curvature=Metric(matrix))
+        return state
+
+    def slope(self, run: Run, state: TrainState, model: LinearTransformer) -> Slope:
+        """Losses and gradient of a part of the pool, and of a part of the hard contexts."""
+        pool, floor = run.keep(state.stage, lambda: self._draw(run, state))
+        rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total + 1)
+        contexts, importance = pool.rows(_turn(state.step, self.batch, len(pool.importance)))
+        options = {"saturation": self.saturation, "importance": importance, "threads": run.threads}
+        losses, gradient = run.losses_on(model, contexts, **options)
+        vector = flat(gradient)
+        if self.calm is not None and state.memory is not None:
+            hard = state.memory.rows(rng.integers(len(state.memory.gram), size=self.calm.batch))
+            _, matters = self._unbearable(model, hard)
+            options = {"saturation": self.calm.saturation, "importance": matters, "threads": run.threads}
+            _, push = run.losses_on(model, hard, **options)
+            vector = vector + self.calm.weight * flat(push)
+        return Slope(losses + floor, saturated_mean(losses, importance) + floor, vector)
+
+    def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
+        assert isinstance(state.curvature, Metric)
+        return state, -rate * state.curvature.natural(gradient, self.largest_change)
+
+    def _draw(self, run: Run, state: TrainState) -> tuple[Pool, float]:
+        """The pool, decided by the run's seed and the stage; and the mean loss of the posterior means on it."""
+        pool = stretched_pool(run.task, self.pool, self.stretch, run.config.seed, state.stage, self.widen)
+        targets = posterior_means(run.task, pool.contexts, run.threads)
+        floor = 0.0
+        if targets is not None:
+            squares = ((targets - pool.contexts.oracle) ** 2).sum(axis=1)
+            floor = 0.5 * float((pool.importance * squares).mean())
+            pool = pool._replace(contexts=pool.contexts._replace(oracle=targets))
+        dtype = run.config.dtype
+        return Pool(pool.contexts.astype(dtype), pool.importance.astype(dtype)), floor
+
+    def _searched(
+        self, run: Run, state: TrainState, model: LinearTransformer, calm: Calm, rng: np.random.Generator
+    ) -> GramDraw:
+        """The worst contexts of those that are remembered and of a new search."""
+        begin, end = calm.rise
+        risen = float(np.clip((state.step / self.steps - begin) / (end - begin), 0.0, 1.0))
+        found = beyond(model, run.task, calm, risen, rng, run.threads)
+        return worst_of(model, found if state.memory is None else joined([state.memory, found]), calm.keep)
+
+    def _curvature(self, run: Run, state: TrainState, model: LinearTransformer, rng: np.random.Generator) -> Array:
+        """JᵀJ of the pool and, with their weight, of the hard contexts."""
+        pool, _ = run.keep(state.stage, lambda: self._draw(run, state))
+        contexts, importance = pool.rows(_turn(state.step // self.every, self.sample, len(pool.importance)))
+        matrix = curvature(model, contexts, importance, self.saturation, rng, run.threads)
+        if self.calm is not None and state.memory is not None:
+            hard = state.memory.rows(rng.integers(len(state.memory.gram), size=self.calm.batch))
+            _, matters = self._unbearable(model, hard)
+            own = curvature(model, hard, matters, self.calm.saturation, rng, run.threads)
+            matrix = matrix + self.calm.weight * own
+        return matrix
+
+    def _unbearable(self, model: LinearTransformer, contexts: GramDraw) -> tuple[Array, Array]:
+        """(losses, how much each context matters, from 0 to 1)."""
+        assert self.calm is not None
+        losses = losses_of(model, contexts)
+        return losses, (losses**2 / (losses**2 + self.calm.bearable**2)).astype(model.dtype)
+
+
+def _turn(number: int, size: int, pool: int) -> slice:
+    """The contexts whose turn it is when ``size`` of a pool are taken at a time, again and again: no copy is made."""
+    start = number % max(1, pool // size) * size
+    return slice(start, start + size)
+
+
+def losses_of(model: LinearTransformer, contexts: GramDraw) -> Array:
+    """Losses in float64, at most `EXPLODED`."""
+    weights = model.weights(Context.unchecked(contexts.gram, 1)).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        losses = 0.5 * ((weights - contexts.oracle) ** 2).sum(axis=1)
+    return np.where(losses < EXPLODED, losses, EXPLODED)
+
+
+def beyond(
+    model: LinearTransformer, task: Task, calm: Calm, risen: float, rng: np.random.Generator, threads: int | None
+) -> GramDraw:
+    """Contexts with larger targets and either larger features or louder noise, up to ``risen`` of what ``calm`` says.
+
+    Where the model explodes beyond measure, the context is taken back towards the task until it hardly does: there the
+    gradient says how to move the edge outwards. Tasks whose parts are not those of the paper give contexts of their
+    own, unchanged.
+    """
+    names = {"seed": int(rng.integers(2**63)), "purpose": Purpose.MINE, "backend": "fused", "threads": threads}
+    draw = task.draw_contexts(calm.search, dtype=np.float64, **names)
+    plain, dtype = draw.as_gram_draw(), model.dtype
+    if not is_standard(task):
+        return plain.astype(dtype)
+    shares, wide = rng.random((3, calm.search)), rng.random(calm.search) < 0.5
+    largest = np.array([calm.stretch, calm.widen, calm.reach]) - 1
+    shares[2] **= 0.25  # most of them far out
+    excess = risen * largest[:, None] * shares * np.array([np.ones(calm.search), wide, ~wide])
+
+    def distorted(rows: Array) -> GramDraw:
+        stretch, widen, louder = 1 + excess[:, rows]
+        contexts = stretched(plain.rows(rows), stretch)
+        return widened(contexts, draw.sigma[rows], widen, task.most_examples, louder)
+
+    contexts = distorted(np.arange(calm.search))
+    for _ in range(_RETREATS):
+        exploded = np.flatnonzero(losses_of(model, contexts.astype(dtype)) > _TOO_LARGE)
+        if not len(exploded):
+            break
+        excess[:, exploded] *= _RETREAT
+        back = distorted(exploded)
+        for array, new in zip(contexts[:4], back[:4], strict=True):
+            array[exploded] = new
+    return contexts.astype(dtype)
+
+
+def curvature(
+    model: LinearTransformer,
+    contexts: GramDraw,
+    importance: Array,
+    saturation: float,
+    rng: np.random.Generator,
+    threads: int | None = None,
+    backend: str = "fused",
+) -> Array:
+    """An unbiased estimate of the mean of JᵀJ, times importance and the slope of the saturated loss.
+
+    Contexts that explode are left out. The moment of queries is not used: answers are compared as they are.
+    """
+    answers = model.weights(Context.unchecked(contexts.gram, 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        losses = 0.5 * ((answers.astype(np.float64) - contexts.oracle) ** 2).sum(axis=1)
+    calm = losses < _TOO_LARGE
+    answers = np.where(calm[:, None], answers, 0.0)
+    slopes = np.where(calm, importance / (1 + np.where(calm, losses, 0.0) / saturation), 0.0)
+    targets = answers - rng.choice(_SIGNS, size=answers.shape)
+    probed = GramDraw(contexts.gram, contexts.weights, contexts.query, targets.astype(model.dtype))
+    rows = group_gradients(model, probed, np.sqrt(slopes).astype(model.dtype), backend, threads)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return rows.T @ rows / len(importance)
