@@ -23,6 +23,8 @@ from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
 from ridgeformer.training import Callback, StepInfo, TrainConfig, TrainingInterruptedError, TrainResult, train
 from ridgeformer.training.adam_stage import AdamStage
+from ridgeformer.training.natural_stage import Calm, NaturalStage
+from ridgeformer.training.optimisers import Metric
 from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
 from ridgeformer.training.stages import Run, Stage, TrainState
@@ -41,7 +43,9 @@ WARM = TrainConfig(kind="diag", layers=2, noise="uniform:1", **_SIZES)
 """From a given model, to be named in ``start``; float32."""
 GDPP = TrainConfig(kind="gdpp", layers=2, noise="uniform:2", **_SIZES)
 """The GD++ fit and nothing else."""
-CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER}
+NATURAL = TrainConfig(kind="diag", layers=3, noise="uniform:1-2", registers=1, **_SIZES)
+"""A random start, then natural gradient with hard contexts; float32."""
+CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER, "natural": NATURAL}
 """Runs that between them have every kind of stage and state."""
 
 SHORT_FIT = SpectralStage(name="spectral", origin="init", starts=2, iterations=50)
@@ -94,6 +98,19 @@ _PLANS: dict[TrainConfig, tuple[Stage, ...]] = {
         PoolStage(name="stretched", steps=8, origin="best", pool=256),
     ),
     GDPP: (SHORT_FIT,),
+    NATURAL: (
+        replace(_start(1), steps=60),
+        NaturalStage(
+            name="natural",
+            steps=24,
+            batch=64,
+            warmup=4,
+            pool=1024,
+            sample=1024,
+            every=5,
+            calm=Calm(every=7, search=128, keep=64, batch=32),
+        ),
+    ),
 }
 
 
@@ -244,7 +261,9 @@ def run_with(faults: Mapping[int, str], config: TrainConfig, plan: Sequence[Stag
     trail = trail_of(run, losses)
     for state, _ in trail:
         arrays = [state.vector, state.safe_vector, state.best_vector, state.adam.mean, state.adam.square]
-        if (known := state.curvature) is not None:
+        if isinstance(known := state.curvature, Metric):
+            arrays.append(known.matrix)
+        elif known is not None:
             arrays += [np.array(known.value), known.gradient, known.steps, known.changes]
         assert all(np.isfinite(array).all() for array in arrays)
     state, infos = trail[-1][0], [info for _, info in trail]

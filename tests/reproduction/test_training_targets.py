@@ -66,11 +66,11 @@ def test_time_to_target_runs_every_seed_of_every_target(monkeypatch: pytest.Monk
         return make_trial(seed=config.seed)
 
     monkeypatch.setattr(training_targets, "run_trial", fake)
-    assert len(list(training_targets.time_to_target())) == len(asked) == 19
+    assert len(list(training_targets.time_to_target())) == len(asked) == 21
     assert asked == [
-        (TrainConfig(kind=kind, layers=layers, noise=noise, seed=seed), target)
-        for (kind, layers, noise), target in TARGETS.items()
-        for seed in SEEDS.get((kind, layers, noise), (0,))
+        (TrainConfig(kind=kind, layers=layers, noise=noise, registers=registers, seed=seed), target)
+        for (kind, layers, noise, registers), target in TARGETS.items()
+        for seed in SEEDS.get((kind, layers, noise, registers), (0,))
     ]
 
 

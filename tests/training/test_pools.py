@@ -259,7 +259,7 @@ def shaky_model() -> rf.LinearTransformer:
 
 def test_stretched_contexts_are_those_of_stretched_targets() -> None:
     examples, factors = make_examples(20, 8, 3, seed=1), np.linspace(1, 2, 20)
-    found = stretched(as_draw(examples), factors)
+    found = stretched(as_draw(examples).as_gram_draw(), factors)
     by_hand = rf.Context.from_tokens(examples.X, examples.y * factors[:, None])
     # Sums of eight products in float64 differ by their rounding.
     np.testing.assert_allclose(found.gram, by_hand.gram, rtol=1e-13)
@@ -297,7 +297,7 @@ def test_mine_depends_on_seed_and_step_only() -> None:
 def test_mine_takes_no_random_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     factors: list[Array] = []
 
-    def spy(draw: rf.ContextDraw, drawn: Array) -> GramDraw:
+    def spy(draw: GramDraw, drawn: Array) -> GramDraw:
         factors.append(drawn)
         return stretched(draw, drawn)
 
@@ -315,19 +315,24 @@ def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
 
 @pytest.mark.parametrize(("dim", "n"), [(3, 8), (4, 5), (5, 5), (5, 3), (1, 1)])
 @pytest.mark.parametrize("sigma", [0.5, 2.0])
-def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: int, sigma: float) -> None:
-    """Made from tokens: y = <w, b x> + ξ with the same w and ξ."""
+@pytest.mark.parametrize("loud", [False, True])
+def test_widened_contexts_are_those_of_tokens_with_larger_features(
+    dim: int, n: int, sigma: float, loud: bool
+) -> None:
+    """Made from tokens: y = <w, b x> + l ξ with the same w and ξ."""
     rng = np.random.default_rng(dim + 10 * n)
     X, w = rng.standard_normal((40, n, dim)), rng.standard_normal((40, dim))
     noise = sigma * rng.standard_normal((40, n))
     factors, query = rng.uniform(1, 1.5, 40), rng.standard_normal((40, dim))
     plain = rf.Context.from_tokens(X, np.einsum("bnd,bd->bn", X, w) + noise)
     wide_X = X * factors[:, None, None]
-    wide = rf.Context.from_tokens(wide_X, np.einsum("bnd,bd->bn", wide_X, w) + noise)
+    louder = rng.uniform(1, 2, 40) if loud else np.ones(40)
+    wide = rf.Context.from_tokens(wide_X, np.einsum("bnd,bd->bn", wide_X, w) + louder[:, None] * noise)
     levels = np.full(40, sigma)
-    found = widened(GramDraw(plain.gram, w, query, plain.ridge(levels**2)), levels, factors, n)
+    given = GramDraw(plain.gram, w, query, plain.ridge(levels**2))
+    found = widened(given, levels, factors, n, louder if loud else None)
     np.testing.assert_allclose(found.gram, wide.gram, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.oracle, wide.ridge(levels**2), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.oracle, wide.ridge((louder * levels) ** 2), rtol=1e-8, atol=1e-8)
 
 
 # --- the function that is minimised -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from ridgeformer.training import TrainConfig, train
 from ridgeformer.training.adam_stage import AdamStage
+from ridgeformer.training.natural_stage import NaturalStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage
@@ -21,16 +22,22 @@ def test_paper_recipe_is_what_the_paper_prints(model: str) -> None:
     assert (stage.final, stage.mining, stage.saturation) == (1.0, None, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("model", "recipe"), [("diag", "fast"), ("full", "fast"), ("gdpp", "paper"), ("diag", "paper"), ("full", "paper")]
-)
-def test_recipes_take_steps_batch_and_rate_from_the_config(model: str, recipe: str) -> None:
-    plan = stages_of(TrainConfig(kind=model, recipe=recipe, steps=40, batch=64, rate=0.25))
-    adam = [stage for stage in plan if isinstance(stage, AdamStage)]
-    assert max(stage.steps for stage in adam) == 40
-    assert {stage.batch for stage in adam} == {64}
-    assert max(stage.rate for stage in adam) == 0.25
-    assert plan[0].origin == "init"
+@pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
+def test_paper_recipe_takes_steps_batch_and_rate_from_the_config(model: str) -> None:
+    (stage,) = stages_of(TrainConfig(kind=model, recipe="paper", steps=40, batch=64, rate=0.25))
+    assert isinstance(stage, AdamStage)
+    assert (stage.steps, stage.batch, stage.rate, stage.origin) == (40, 64, 0.25, "init")
+
+
+@pytest.mark.parametrize(("model", "registers"), [("diag", 0), ("diag", 2), ("full", 0)])
+def test_main_stage_takes_steps_batch_and_rate_from_the_config(model: str, registers: int) -> None:
+    config = TrainConfig(kind=model, layers=4, registers=registers, steps=40, batch=64, rate=0.1)
+    *starts, main = stages_of(config)
+    assert isinstance(main, NaturalStage)
+    assert (main.steps, main.batch, main.origin) == (40, 64, "best")
+    assert main.rate == pytest.approx(0.1 if model == "diag" else 0.075)
+    assert max(stage.steps for stage in starts if stage.origin == "init") <= 40
+    assert starts[0].origin == "init"
 
 
 @pytest.mark.parametrize("layers", [1, 2, 7])
@@ -47,8 +54,8 @@ def test_gdpp_and_tasks_without_noise_are_one_spectral_stage_whatever_steps_batc
     assert stages_of(replace(plain, steps=40, batch=64, rate=0.25)) == (stage,)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 7])
-def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
     plan = stages_of(TrainConfig(kind="diag", layers=layers, batch=64))
     starts = [stage for stage in plan if isinstance(stage, AdamStage)]
     pools = [stage for stage in plan if isinstance(stage, PoolStage)]
@@ -56,36 +63,37 @@ def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: i
     assert {stage.origin for stage in starts} == {"init"}
     assert (len(starts) > 1) == (layers > 1)  # one layer has no bad minima
     assert [stage.origin for stage in pools] == ["best"] + ["previous"] * (len(pools) - 1)
-    assert (pools[0].pool, pools[1].pool) == (32 * 64, (512 if layers <= 3 else 256) * 64)
+    assert (pools[0].pool, pools[1].pool) == (32 * 64, 512 * 64)
     # The plain mean only once the model no longer explodes.
     assert pools[0].saturation > 0
     assert {stage.saturation for stage in pools[1:]} == {0.0}
 
 
-@pytest.mark.parametrize("layers", [4, 5, 7])
-def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contexts(layers: int) -> None:
-    plan = stages_of(TrainConfig(kind="full", layers=layers, steps=600))
-    adam = [stage for stage in plan if isinstance(stage, AdamStage)]
-    assert len(adam) == len(plan)
-    starts = [stage for stage in adam if stage.origin == "init"]
-    assert adam[: len(starts)] == starts
-    assert [stage.origin for stage in adam[len(starts) :]] == ["best", "previous"]
-    assert [stage.mining is None for stage in adam] == [True] * len(starts) + [False, False]
-    assert [stage.steps for stage in adam] == [100] * len(starts) + [600, 120]
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("layers", [3, 4, 7])
+def test_deeper_recipes_are_several_starts_then_natural_gradient_with_hard_contexts(kind: str, layers: int) -> None:
+    *starts, main = stages_of(TrainConfig(kind=kind, layers=layers))
+    assert sum(stage.origin == "init" for stage in starts) > 1
+    assert isinstance(main, NaturalStage)
+    assert main.origin == "best"
+    assert main.calm is not None
+    assert main.calm.weight > 0
 
 
-@pytest.mark.parametrize(
-    ("noise", "layers", "fat_tails"),
-    [("uniform:5", 3, True), ("uniform:2", 4, True), ("uniform:5", 4, False), ("uniform:2", 5, False)],
-)
-def test_full_recipe_of_few_layers_or_little_noise_ends_with_ever_wider_features(
-    noise: str, layers: int, fat_tails: bool
-) -> None:
-    plan = stages_of(TrainConfig(kind="full", layers=layers, noise=noise))
-    widened = [stage.widen for stage in plan if isinstance(stage, PoolStage)]
-    assert bool(widened) == fat_tails
-    assert widened == sorted(widened)
-    assert all(isinstance(stage, PoolStage) for stage in plan[len(plan) - len(widened) :])
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_deeper_recipes_go_on_from_a_given_model_for_half_as_many_steps(kind: str) -> None:
+    (stage,) = stages_of(TrainConfig(kind=kind, layers=5, start="a model"))
+    *_, main = stages_of(TrainConfig(kind=kind, layers=5))
+    assert isinstance(stage, NaturalStage)
+    assert (stage.origin, stage.steps) == ("given", main.steps // 2)
+
+
+@pytest.mark.parametrize("start", [None, "a model"])
+def test_models_with_too_many_parameters_for_a_matrix_are_trained_by_adam(start: str | None) -> None:
+    plan = stages_of(TrainConfig(kind="full", layers=7, heads=2, start=start))
+    assert all(isinstance(stage, AdamStage) for stage in plan)
+    assert plan[0].origin == ("init" if start is None else "given")
+    assert not any(isinstance(stage, AdamStage) for stage in plan if stage.name == "natural gradient")
 
 
 @pytest.mark.parametrize("layers", [1, 4, 7])

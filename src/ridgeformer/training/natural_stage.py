@@ -31,11 +31,12 @@ from ridgeformer.core.objective import group_gradients
 from ridgeformer.core.random import GramDraw, Purpose, joined, token_rng
 from ridgeformer.core.task import Task
 from ridgeformer.training.descent import DescentStage, Slope
-from ridgeformer.training.optimisers import Metric
+from ridgeformer.training.optimisers import Metric, clip_norm
 from ridgeformer.training.pools import Pool, is_standard, posterior_means, stretched, stretched_pool, widened, worst_of
 from ridgeformer.training.stages import Run, TrainState, flat, saturated_mean
 
 _SIGNS = (-1.0, 1.0)
+_LARGEST_SHARE = 0.1  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
 
@@ -91,6 +92,8 @@ class NaturalStage(DescentStage):
     """Share of the old curvature that is kept."""
     largest_change: float = 0.1
     """Longest gradient in the metric of H: a step changes answers by at most this, times the step size."""
+    posterior: bool = True
+    """Whether targets are posterior means, where the task has them; otherwise oracles."""
     calm: Calm | None = Calm()
 
     def refreshed(self, state: TrainState) -> TrainState:
@@ -130,12 +133,14 @@ class NaturalStage(DescentStage):
 
     def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
         assert isinstance(state.curvature, Metric)
-        return state, -rate * state.curvature.natural(gradient, self.largest_change)
+        step = -rate * state.curvature.natural(gradient, self.largest_change)
+        # Near zero, where answers hardly depend on the parameters, the metric knows no bounds.
+        return state, clip_norm(step, _LARGEST_SHARE * float(np.linalg.norm(state.vector)))
 
     def _draw(self, run: Run, state: TrainState) -> tuple[Pool, float]:
         """The pool, decided by the run's seed and the stage; and the mean loss of the posterior means on it."""
         pool = stretched_pool(run.task, self.pool, self.stretch, run.config.seed, state.stage, self.widen)
-        targets = posterior_means(run.task, pool.contexts, run.threads)
+        targets = posterior_means(run.task, pool.contexts, run.threads) if self.posterior else None
         floor = 0.0
         if targets is not None:
             squares = ((targets - pool.contexts.oracle) ** 2).sum(axis=1)

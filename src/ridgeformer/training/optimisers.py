@@ -168,6 +168,9 @@ class Metric:
         """H⁻¹ gradient, damped; shortened to the length ``largest`` in the metric of H if it is longer."""
         factor, scale = self._factor
         half = solve_triangular(factor, scale * gradient, lower=True, check_finite=False)
-        length = float(np.linalg.norm(half))
+        with np.errstate(over="ignore"):
+            length = float(np.linalg.norm(half))
+        if not np.isfinite(length):
+            return np.zeros_like(gradient)
         step = scale * solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
         return step * (largest / length) if length > largest else step

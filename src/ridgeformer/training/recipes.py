@@ -62,28 +62,35 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
 
     From a given model no start is needed, and half of the steps are enough.
     """
-    given, diagonal = config.start is not None, isinstance(KINDS[config.kind], Diag)
+    diagonal = isinstance(KINDS[config.kind], Diag)
     steps, rate, batch = config.steps or (1500 if diagonal else 1000), config.rate or 0.2, config.batch or 4096
-    few = config.layers == SHALLOW + 1
-    main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
     # Tails of three layers are heavy: to control them in full would cost a twentieth of the loss.
-    main = replace(main, calm=replace(Calm(), weight=0.003 if few else 0.01))
+    weight = 0.003 if config.layers == SHALLOW + 1 else 0.01 if diagonal else 0.02
+    main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
+    main = replace(main, calm=replace(Calm(), weight=weight))
     if not diagonal:
         main = replace(main, rate=0.75 * rate, sample=2 * batch, every=20)
-    if given:
+    if config.start is not None:
         return (replace(main, origin="given", steps=max(1, steps // 2)),)
+    return (*_starts(config, main, diagonal), replace(main, origin="best"))
+
+
+def _starts(config: TrainConfig, main: NaturalStage, diagonal: bool) -> list[Stage]:
+    """Adam from random weights, and a short natural gradient: then it is clear which minimum will be the best."""
     if diagonal:
-        start = AdamStage(name="start", steps=1000, rate=1e-2, batch=512, init_scale=0.1, final=0.05)
         count = 6
+        start = AdamStage(name="start", steps=1000, rate=1e-2, batch=512, init_scale=0.1, final=0.05)
     else:
-        start = AdamStage(name="start", steps=3000, rate=1e-3, batch=1024, init_scale=_full_scale(config.layers))
-        count = 4 if config.layers <= 4 else 2
-    short = replace(main, name="sharpen", steps=150, batch=batch // 2, calm=None)
+        count = 6 if config.layers <= 4 else 2
+        scale = _full_scale(config.layers)
+        start = AdamStage(name="start", steps=3000, rate=1e-3, batch=1024, init_scale=scale, final=0.1)
+    calm = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
+    short = replace(main, name="sharpen", batch=-(-main.batch // 2), calm=calm, tolerance=0.0)
     starts: list[Stage] = []
     for number in range(1, count + 1):
-        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(start.steps, steps)))
-        starts.append(replace(short, name=f"sharpen {number}", steps=min(short.steps, steps), origin="previous"))
-    return (*starts, replace(main, origin="best"))
+        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(start.steps, 3 * main.steps)))
+        starts.append(replace(short, name=f"sharpen {number}", origin="previous", steps=min(150, main.steps)))
+    return starts
 
 
 _CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
