@@ -18,7 +18,7 @@ from ridgeformer.cli.main import main
 from ridgeformer.cli.report import report
 from ridgeformer.cli.reproduce import reproduce
 from ridgeformer.reproduction import baseline_check
-from ridgeformer.reproduction.table1 import Table1
+from ridgeformer.reproduction.table1 import Row, Table1
 from ridgeformer.training import StepInfo
 from running import Capture, Patch, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
@@ -49,7 +49,7 @@ def test_training_on_a_cluster_gives_the_same_models(small: Path, tmp_path: Path
 def test_small_selection_is_trained_measured_and_written_in_four_forms(small: Path) -> None:
     assert {path.name for path in small.iterdir()} >= {"runs", "table1.json", "table1.csv", "table1.md", "table1.tex"}
     table = Table1.from_json(read_json(small / "table1.json"))
-    assert table.rows == (("gdpp", 1, 1), *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")))
+    assert table.rows == (Row("gdpp", 1), *map(Row, ("constrr", "adarr", "tunedrr", "bayes")))
     assert (table.columns, table.sequences) == (("uniform:5",), 2000)
     model = rf.load(small / "runs" / "gdpp-1-uniform-5" / "model.safetensors")
     expected = rf.evaluate(model, rf.Task(noise="uniform:5"), 2000, seed=1)
