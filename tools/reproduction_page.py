@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ridgeformer.bench.machine import describe_machine
-from ridgeformer.reproduction.cells import DEPTH, Cell, beyond_cells, grid_cells
+from ridgeformer.reproduction.cells import BEYOND_PRIORS, DEPTH, Cell, beyond_cells, grid_cells, register_cells
 from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1, TextTable, header, number, row_name
 from ridgeformer.sweeps.cell_work import ATTEMPTS, read_rows
@@ -23,6 +23,7 @@ def reproduction_blocks(folder: Path) -> dict[str, str]:
         "table 1": " ".join(table.headline()) + f"\n\n{table.as_markdown().rstrip()}",
         "worse": worse(table),
         "beyond": beyond(table),
+        "registers": registers(table),
         "claims": TextTable("", ("claim", "verdict", "numbers"), lines).markdown(),
     }
 
@@ -85,6 +86,7 @@ def _time(runs: Path) -> str:
     for what, cells in (
         ("of the paper's grid", grid_cells()),
         ("beyond the paper", [cell for cell in beyond_cells() if cell.beyond]),
+        ("with registers", [cell for cell in register_cells() if cell.registers]),
     ):
         times = read_times(runs, cells)
         if times is not None:
@@ -125,7 +127,8 @@ def worse(table: Table1) -> str:
 
 
 def beyond(table: Table1) -> str:
-    """Losses and their ratios to the Bayes limit; the best ratio of each prior, among all models, comes first."""
+    """Losses and their ratios to the Bayes limit, best ones of each prior first; without models that have registers."""
+    table = replace(table, entries=tuple(entry for entry in table.entries if not entry.registers))
     columns = [noise for noise in table.columns if any(e.beyond and e.noise == noise for e in table.entries)]
     if not columns:
         return "None was measured."
@@ -135,7 +138,7 @@ def beyond(table: Table1) -> str:
         name, largest = row_name(*best.row), f"largest loss {best.maximum:.3g}"
         lines.append(f"* {header(noise)}: {name}, {_loss_and_ratio(best)}, {largest}.")
     rows = []
-    for method, layers, heads in table.rows:
+    for method, layers, heads, _ in table.rows:
         cells = [table.entry(method, layers, noise, heads) for noise in columns]
         if any(cell is not None and (cell.beyond or cell.layers == DEPTH) and cell.method != "gdpp" for cell in cells):
             texts = ("" if cell is None else _loss_and_ratio(cell) for cell in cells)
@@ -147,3 +150,50 @@ def beyond(table: Table1) -> str:
 def _loss_and_ratio(entry: Entry) -> str:
     ratio = "" if entry.bayes_ratio is None else f" ({entry.bayes_ratio:.3f}×)"
     return number(entry.adjusted_loss) + ratio
+
+
+# --- registers --------------------------------------------------------------------------------------------------------
+
+
+def registers(table: Table1) -> str:
+    """DIAG models by number of registers beside FULL, for some priors; then those with two registers for all priors."""
+    own = [entry for entry in table.entries if entry.registers]
+    parts = [_by_registers(table, noise) for noise in BEYOND_PRIORS if any(entry.noise == noise for entry in own)]
+    parts += [_two_registers(table)] if any(entry.registers == 2 for entry in own) else []
+    return "\n\n".join(parts) or "None was measured."
+
+
+def _by_registers(table: Table1, noise: str) -> str:
+    numbers = sorted({entry.registers for entry in table.entries if entry.registers})
+    limit = _text(table.entry("bayes", None, noise))
+    rows = []
+    for layers in _depths(entry for entry in table.entries if entry.registers and entry.noise == noise):
+        diag = [table.entry("diag", layers, noise, registers=number) for number in (0, *numbers)]
+        rows.append((f"{layers}", *map(_text, (*diag, table.entry("full", layers, noise))), limit))
+    names = ("DIAG", *(f"r = {number}" for number in numbers), "FULL", "Bayes limit")
+    return f"{header(noise)}:\n\n" + TextTable("", ("layers", *names), rows).markdown()
+
+
+def _two_registers(table: Table1) -> str:
+    own = [entry for entry in table.entries if entry.registers == 2]
+    columns = [noise for noise in table.columns if any(entry.noise == noise for entry in own)]
+
+    def row(name: str, method: str, layers: int | None, registers: int) -> list[str]:
+        return [name, *(_text(table.entry(method, layers, noise, registers=registers)) for noise in columns)]
+
+    rows = [row(f"{layers}", "diag", layers, 2) for layers in _depths(own)]
+    ratios = []
+    for noise in columns:
+        best = min((entry for entry in own if entry.noise == noise), key=lambda entry: entry.adjusted_loss)
+        none = best.bayes_ratio is None or noise == "uniform:0"  # there the limit is zero but for rounding
+        ratios.append("" if none else f"{best.bayes_ratio:.3f}×")
+    rows += [row("Bayes limit", "bayes", None, 0), ["best ÷ limit", *ratios]]
+    return "Two registers, all priors:\n\n" + TextTable("", ("layers", *map(header, columns)), rows).markdown()
+
+
+def _depths(entries: Iterable[Entry]) -> list[int]:
+    return sorted({entry.layers for entry in entries if entry.layers is not None})
+
+
+def _text(entry: Entry | None) -> str:
+    return "" if entry is None else number(entry.adjusted_loss)

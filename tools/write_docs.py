@@ -50,7 +50,7 @@ def replace_block(page: Path, name: str, text: str) -> None:
 
 
 def reproduction(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "reproduction.md") -> None:
-    """Table 1, the cells worse than printed, those beyond the paper, the claims, and how long training took.
+    """Table 1, the cells worse than printed, those beyond the paper, registers, the claims, and training times.
 
     Args:
         folder: Where 'ridgeformer reproduce' left its results; with --train, also the runs.

@@ -6,8 +6,10 @@ import csv
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,8 @@ from ridgeformer.cli.main import main
 from ridgeformer.cli.report import report
 from ridgeformer.cli.reproduce import reproduce
 from ridgeformer.reproduction import baseline_check
-from ridgeformer.reproduction.table1 import Table1
+from ridgeformer.reproduction.cells import Cell
+from ridgeformer.reproduction.table1 import Row, Table1
 from ridgeformer.training import StepInfo
 from running import Capture, Patch, leave_untuned, read_json, refuses, start, succeeds, wait_for
 
@@ -49,7 +52,7 @@ def test_training_on_a_cluster_gives_the_same_models(small: Path, tmp_path: Path
 def test_small_selection_is_trained_measured_and_written_in_four_forms(small: Path) -> None:
     assert {path.name for path in small.iterdir()} >= {"runs", "table1.json", "table1.csv", "table1.md", "table1.tex"}
     table = Table1.from_json(read_json(small / "table1.json"))
-    assert table.rows == (("gdpp", 1, 1), *((name, None, 1) for name in ("constrr", "adarr", "tunedrr", "bayes")))
+    assert table.rows == (Row("gdpp", 1), *map(Row, ("constrr", "adarr", "tunedrr", "bayes")))
     assert (table.columns, table.sequences) == (("uniform:5",), 2000)
     model = rf.load(small / "runs" / "gdpp-1-uniform-5" / "model.safetensors")
     expected = rf.evaluate(model, rf.Task(noise="uniform:5"), 2000, seed=1)
@@ -88,6 +91,25 @@ def test_folder_of_a_cell_with_something_else_is_refused_before_anything_is_trai
     (tmp_path / "runs" / "gdpp-1-uniform-5").write_text("in the way")
     refuses(capsys, "gdpp-1-uniform-5 holds something other than this cell", *SMALL, "--layers", 2, "--out", tmp_path)
     assert not (tmp_path / "table1.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"), [({}, 161), ({"beyond": False}, 0), ({"layers": (4,)}, 0), ({"kinds": ("gdpp", "full")}, 0)]
+)
+def test_models_with_registers_are_beyond_the_paper(
+    arguments: dict[str, Any], count: int, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    asked: list[Cell] = []
+
+    def none(cells: Sequence[Cell]) -> None:
+        asked.extend(cells)
+        raise rf.InputError("There are no models.")
+
+    monkeypatch.setattr(command, "_from_zoo", none)
+    with pytest.raises(rf.InputError, match="no models"):
+        reproduce(out=tmp_path, **arguments)
+    assert sum(cell.registers > 0 for cell in asked) == count
+    assert len(asked) == len({cell.name for cell in asked})
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def test_enter_on_a_header_sorts_and_the_first_header_restores_the_order(browser
 
 
 def test_switch_shows_another_number_in_each_cell_and_is_kept_in_the_address(browser: Browser, page: Path) -> None:
-    cell = "[data-row='full/8/1'] .number"
+    cell = "[data-row='full/8/1/0'] .number"
     browser.open(page)
     for view, expected in (("ours", "0.0405"), ("paper", "–"), ("change", "–"), ("bayes", "1.04×")):
         browser.run("document.querySelector(`[name=table1-show][value=${arguments[0]}]`).click()", view)

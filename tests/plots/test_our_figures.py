@@ -46,6 +46,15 @@ def test_depth_figure_has_deep_models_and_heads_of_every_prior_above_the_limit()
     assert {"2 heads", "4 heads"} <= {key.name for key in figure.legend}
 
 
+@pytest.mark.parametrize("name", ["bayes", "depth"])
+def test_models_with_registers_change_no_figure(name: str) -> None:
+    table: Table1 = made_up("table1")
+    wide = tuple(
+        replace(e, registers=2, adjusted_loss=9.0, bayes_ratio=9.0) for e in table.entries if e.method == "diag"
+    )
+    assert figure_of(name, table1=replace(table, entries=(*table.entries, *wide))) == made_up_figure(name)
+
+
 def test_depth_figure_draws_what_is_there() -> None:
     table: Table1 = made_up("table1")
     kept = tuple(

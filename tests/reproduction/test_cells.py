@@ -17,6 +17,7 @@ from ridgeformer.reproduction.cells import (
     Cell,
     beyond_cells,
     grid_cells,
+    register_cells,
     zoo_name,
 )
 from ridgeformer.reproduction.paper import printed_loss
@@ -86,18 +87,60 @@ def test_cells_beyond_the_paper_are_deeper_or_have_several_heads() -> None:
     assert len({cell.name for cell in (*cells, *paper)}) == len({*cells, *paper})
 
 
-@pytest.mark.parametrize("cells", [grid_cells(), beyond_cells()], ids=["grid", "beyond"])
+@pytest.mark.parametrize("cells", [grid_cells(), beyond_cells(), register_cells()], ids=["grid", "beyond", "registers"])
 def test_cells_start_from_smaller_ones_that_come_before_them(cells: tuple[Cell, ...]) -> None:
     before: set[str] = set()
     for cell in cells:
         before.add(cell.name)
         config, parent = cell.config, cell.parent
-        assert (config.layers, config.heads) == (cell.layers, cell.heads)
+        assert (config.layers, config.heads, config.registers) == (cell.layers, cell.heads, cell.registers)
         assert config.start == (parent.name if parent else None)
         if parent is not None:
             assert parent.name in before
             assert parent.layers <= cell.layers
             assert parent.heads <= cell.heads
+            assert parent.registers <= cell.registers
+
+
+def test_cells_with_registers_are_diag_models_of_up_to_twelve_layers() -> None:
+    cells = register_cells()
+    own = [cell for cell in cells if cell.registers]
+    depths = (*range(1, 9), 10, 12)
+    expected = {Cell("diag", layers, noise, registers=2) for layers, noise in product(depths, PRIORS)}
+    expected |= {
+        Cell("diag", layers, noise, registers=registers)
+        for layers, noise, registers in product(depths, BEYOND_PRIORS, (1, 3))
+    }
+    expected.add(Cell("diag", 9, "categorical:1+3", registers=3))
+    assert set(own) == expected
+    assert len(own) == len({cell.name for cell in own}) == 161
+    assert all(cell.beyond and stages_of(cell.config) for cell in own)
+    assert {cell for cell in cells if not cell.registers} == {Cell("gdpp", depth, "uniform:0") for depth in LAYERS}
+
+
+@pytest.mark.parametrize(
+    ("layers", "noise", "registers", "parent"),
+    [
+        (4, "uniform:5", 2, None),
+        (4, "uniform:1", 2, "diag-4-registers-2-uniform-2"),
+        (8, "categorical:1+3", 2, "diag-8-registers-2-uniform-3"),
+        (8, "categorical:1+3", 3, "diag-8-registers-3-uniform-5"),
+        (1, "categorical:1+3+5", 1, "diag-1-registers-1-uniform-5"),
+        (9, "categorical:1+3", 3, "diag-8-registers-3-categorical-1+3"),
+        (10, "uniform:5", 1, "diag-8-registers-1-uniform-5"),
+        (12, "uniform:7", 2, "diag-10-registers-2-uniform-7"),
+        (3, "uniform:0", 2, "gdpp-3-uniform-0"),  # training without noise takes GD++ models only
+        (12, "uniform:0", 2, "gdpp-7-uniform-0"),
+    ],
+)
+def test_start_of_a_cell_with_registers(layers: int, noise: str, registers: int, parent: str | None) -> None:
+    assert Cell("diag", layers, noise, registers=registers).config.start == parent
+
+
+def test_cells_with_registers_can_be_selected() -> None:
+    assert {cell.noise for cell in register_cells(["categorical:1+3+5"])} == {"uniform:5", "categorical:1+3+5"}
+    assert {cell.registers for cell in register_cells(["uniform:6"])} == {2}
+    refused("Did you mean 'uniform:5'", register_cells, ["unifrom:5"])
 
 
 def test_cells_beyond_the_paper_can_be_selected() -> None:

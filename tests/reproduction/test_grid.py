@@ -11,7 +11,7 @@ import pytest
 
 import ridgeformer as rf
 from ridgeformer.reproduction import grid
-from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells
+from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells, register_cells
 from ridgeformer.reproduction.grid import build_zoo, grid_study
 from ridgeformer.zoo import zoo_names
 from support import refused
@@ -39,7 +39,7 @@ def copy(whole: Path, into: Path, *names: str) -> Path:
 
 
 def test_whole_grid_is_a_study_whose_cells_start_from_those_that_the_grid_says() -> None:
-    cells = {cell.name: cell for cell in (*grid_cells(), *beyond_cells())}
+    cells = {cell.name: cell for cell in (*grid_cells(), *beyond_cells(), *register_cells())}
     study = grid_study(cells.values())
     assert {cell.name for cell in study.cells} == set(cells)
     for cell in study.cells:

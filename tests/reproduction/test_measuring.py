@@ -85,6 +85,7 @@ def test_profiles_take_the_first_seed_and_no_models_beyond_the_papers(models: Mo
         QUIET: models[QUIET],
         replace(QUIET, seed=1): models[DEEP],
         replace(QUIET, heads=2): models[DEEP],
+        replace(QUIET, registers=2): models[DEEP],
         replace(QUIET, layers=3): models[QUIET],
     }
     parts: list[tuple[int, int]] = []
@@ -131,7 +132,8 @@ def test_weights_are_the_same_map_whatever_the_scale_of_p_and_q() -> None:
 
 
 def test_shift_is_the_shift_table_of_deep_models_and_baselines(models: Models) -> None:
-    record = measure_shift(models, 200, seed=2)
+    wide = replace(DEEP, registers=2)
+    record = measure_shift(models | {wide: models[QUIET]}, 200, seed=2)
     assert record.predictors == ("GD++ 7", "DIAG 7", "ConstRR", "AdaRR", "TunedRR", "Bayes limit")
     assert [scenario.spec for scenario in record.scenarios][:2] == ["none", "examples:40"]
     deep = {"DIAG 7": models[DEEP]}
@@ -187,7 +189,10 @@ def test_training_reads_histories_in_which_stages_are_called_legs_and_refuses_da
     refused(str(copy), measure_training, cells, tmp_path)
 
 
-def test_training_of_other_seeds_and_shallow_models_of_other_priors_is_left_out(runs: Path) -> None:
+def test_training_of_other_seeds_and_shallow_models_of_other_priors_is_left_out(runs: Path, tmp_path: Path) -> None:
+    wide = Cell("diag", 1, "uniform:5", registers=2)
+    shutil.copytree(runs / "diag-1-uniform-5", tmp_path / wide.name)
+    assert measure_training([wide], tmp_path).curves == ()
     others = [Cell("diag", 1, "uniform:5", seed=1), Cell("diag", 1, "uniform:4")]
     assert measure_training(others, runs).curves == ()
 

@@ -19,7 +19,7 @@ from ridgeformer.evaluation.compare import compare
 from ridgeformer.reproduction import table1
 from ridgeformer.reproduction.cells import PRIORS, Cell
 from ridgeformer.reproduction.paper import printed_loss
-from ridgeformer.reproduction.table1 import Entry, Table1, measure_table1, number
+from ridgeformer.reproduction.table1 import Entry, Row, Table1, measure_table1, number, row_name
 
 SEQUENCES = 2000
 BASELINE_NAMES = ("constrr", "adarr", "tunedrr", "bayes")
@@ -139,13 +139,14 @@ def test_record_survives_json_and_back_with_infinite_losses(table: Table1) -> No
 
 def test_rows_and_columns_are_in_the_order_of_the_paper(table: Table1) -> None:
     assert table.columns == ("uniform:0", "uniform:5", "categorical:1+3")
-    models = (("gdpp", 1, 1), ("gdpp", 4, 1), ("full", 7, 1), ("full", 8, 1))
-    assert table.rows == (*models, ("adarr", None, 1), ("bayes", None, 1))
+    models = (Row("gdpp", 1), Row("gdpp", 4), Row("full", 7), Row("full", 8))
+    assert table.rows == (*models, Row("adarr"), Row("bayes"))
     mixed = [entry(kind, layers, noise, 1.0) for noise in PRIORS for layers in (2, 1) for kind in ("full", "gdpp")]
-    expected = (("gdpp", 1, 1), ("full", 1, 1), ("gdpp", 2, 1), ("full", 2, 1))
+    expected = (Row("gdpp", 1), Row("full", 1), Row("gdpp", 2), Row("full", 2))
     assert Table1(tuple(mixed), 2, 0).rows == expected
     several = replace(entry("full", 1, "uniform:5", 1.0), heads=2)
-    assert Table1((several, *mixed), 2, 0).rows == (*expected, ("full", 1, 2))
+    wide = replace(entry("diag", 1, "uniform:5", 1.0), registers=1)
+    assert Table1((wide, several, *mixed), 2, 0).rows == (*expected, Row("full", 1, 2), Row("diag", 1, registers=1))
 
 
 def test_models_beyond_the_paper_are_marked_and_told_apart_from_those_with_one_head(table: Table1) -> None:
@@ -161,6 +162,27 @@ def test_models_beyond_the_paper_are_marked_and_told_apart_from_those_with_one_h
     assert "| FULL 12 (ours) |  | 0.0390 |  |" in text
     assert text.count("(ours)") == 2
     assert read_back(wider) == wider
+
+
+def test_models_with_registers_have_rows_of_their_own(table: Table1) -> None:
+    wide = replace(entry("diag", 7, "uniform:5", 0.03), registers=2, printed=None)
+    wider = Table1((*table.entries, entry("diag", 7, "uniform:5", 0.046), wide), table.sequences, table.seed)
+    assert wider.entry("diag", 7, "uniform:5", registers=2) == wide
+    assert wider.entry("diag", 7, "uniform:5") != wide
+    assert (wide.beyond, wide.verdict) == (True, "")
+    assert "| DIAG 7, 2 registers (ours) |  | **0.0300** |  |" in wider.as_markdown()
+    assert wider.headline()[1].startswith("Best on U5: DIAG 7, 2 registers, 0.0300")
+    assert max(map(len, wider.headline())) <= 100
+    assert row_name("diag", 12, registers=1) == "DIAG 12, 1 register"
+    assert list(csv.DictReader(io.StringIO(wider.as_csv())))[-1]["registers"] == "2"
+    assert read_back(wider) == wider
+
+
+def test_records_from_before_there_were_registers_have_none(table: Table1) -> None:
+    values = table.as_json()
+    for one in values["entries"]:
+        del one["registers"]
+    assert Table1.from_json(values) == table
 
 
 def test_best_of_a_column_leaves_out_the_bayes_limit(table: Table1) -> None:
@@ -240,7 +262,7 @@ def test_measurement_is_compare_and_evaluate_on_the_same_sequences() -> None:
     found = measure_table1(models | others, ["uniform:5"], SEQUENCES, 3, lambda *chunk: chunks.append(chunk))
     assert (found.sequences, found.seed) == (SEQUENCES, 3)
     assert chunks[-1] == ("uniform:5", SEQUENCES)
-    assert found.rows == (("gdpp", 1, 1), ("gdpp", 2, 1), *((name, None, 1) for name in BASELINE_NAMES))
+    assert found.rows == (Row("gdpp", 1), Row("gdpp", 2), *map(Row, BASELINE_NAMES))
     task = rf.Task(noise="uniform:5")
     made = {name: QUICK_BASELINES[name].make(task) for name in BASELINE_NAMES}
     ridges: dict[str, Predictor] = {name: ridge for name, ridge in made.items() if ridge is not None}
@@ -255,6 +277,24 @@ def test_measurement_is_compare_and_evaluate_on_the_same_sequences() -> None:
     assert found.entries[1].adjusted_loss == pytest.approx(alone.adjusted_loss, rel=1e-9)
     other = rf.evaluate(gdpp(2), task, SEQUENCES, seed=4)
     assert found.entries[1].adjusted_loss != pytest.approx(other.adjusted_loss, rel=1e-3)  # the control
+
+
+@pytest.mark.usefixtures("_tuned")
+def test_measurement_tells_models_with_registers_from_those_without() -> None:
+    cells = [Cell("diag", 2, "uniform:5", registers=registers) for registers in (0, 2)]
+    models = {
+        cell: rf.LinearTransformer.init("diag", layers=2, registers=cell.registers, scale=0.05, dtype=np.float64)
+        for cell in cells
+    }
+    found = measure_table1(models, ["uniform:5"], SEQUENCES)
+    plain, wide = (found.entry("diag", 2, "uniform:5", registers=registers) for registers in (0, 2))
+    assert plain is not None
+    assert wide is not None
+    assert plain.adjusted_loss != wide.adjusted_loss
+    assert (plain.printed, wide.printed) == (printed_loss("diag", 2, "uniform:5"), None)
+    assert plain.printed_error is not None
+    assert wide.printed_error is None
+    assert wide.bayes_ratio is not None
 
 
 @pytest.mark.usefixtures("_tuned")
@@ -290,5 +330,5 @@ def test_printed_error_is_the_scatter_of_one_query_on_drawn_tokens() -> None:
     best = np.einsum("bi,bi->b", oracle, drawn.query)
     losses = 0.5 * (predicted - drawn.target) ** 2 - 0.5 * (best - drawn.target) ** 2
     expected = losses.std() / math.sqrt(100_000)
-    errors = table1.printed_errors({("diag", 4, 1): trained}, task)
-    assert errors["diag", 4, 1] == pytest.approx(expected, rel=0.1)
+    errors = table1.printed_errors({Row("diag", 4): trained}, task)
+    assert errors[Row("diag", 4)] == pytest.approx(expected, rel=0.1)

@@ -24,9 +24,12 @@ def note_times(folder: Path, cell: Cell, started: float, finished: float, busy: 
             file.write(json.dumps(row) + "\n")
 
 
-def entry(method: str, layers: int | None, noise: str, loss: float, heads: int = 1, error: float = 1e-4) -> Entry:
-    printed = printed_loss(method, layers, noise) if heads == 1 else None
-    return Entry(method, layers, noise, loss, error, loss / 2, 3 * loss, 9 * loss, 0, printed, loss / 0.039, heads)
+def entry(
+    method: str, layers: int | None, noise: str, loss: float, heads: int = 1, error: float = 1e-4, registers: int = 0
+) -> Entry:
+    printed = printed_loss(method, layers, noise) if (heads, registers) == (1, 0) else None
+    tail, ratio = (loss / 2, 3 * loss, 9 * loss, 0), loss / 0.039
+    return Entry(method, layers, noise, loss, error, *tail, printed, ratio, heads, registers=registers)
 
 
 def test_texts_have_what_is_worse_and_the_best_beyond() -> None:
@@ -50,6 +53,42 @@ def test_texts_have_what_is_worse_and_the_best_beyond() -> None:
     assert "| FULL 7 × 2 heads | 0.0405 (1.038×) |" in text
 
 
+def test_registers_have_tables_by_their_number_and_by_prior() -> None:
+    plain = (
+        entry("diag", 4, "uniform:5", 0.0598),
+        entry("full", 4, "uniform:5", 0.0564),
+        entry("full", 12, "uniform:5", 0.0402),
+        entry("bayes", None, "uniform:5", 0.039),
+        entry("bayes", None, "uniform:0", 0.0),
+    )
+    wide = (
+        entry("diag", 4, "uniform:5", 0.055, registers=1),
+        entry("diag", 4, "uniform:5", 0.05, registers=2),
+        entry("diag", 12, "uniform:5", 0.04, registers=2),
+        entry("diag", 4, "uniform:0", 1.5e-4, registers=2),
+    )
+    assert page.registers(Table1(plain, 1000, 1)) == "None was measured."
+    assert page.registers(Table1((*plain, *wide), 1000, 1)).splitlines() == [
+        "U5:",
+        "",
+        "| layers | DIAG | r = 1 | r = 2 | FULL | Bayes limit |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| 4 | 0.0598 | 0.0550 | 0.0500 | 0.0564 | 0.0390 |",
+        "| 12 |  |  | 0.0400 | 0.0402 | 0.0390 |",
+        "",
+        "Two registers, all priors:",
+        "",
+        "| layers | U0 | U5 |",
+        "| --- | --- | --- |",
+        "| 4 | 1.50e-04 | 0.0500 |",
+        "| 12 |  | 0.0400 |",
+        "| Bayes limit | 0 | 0.0390 |",
+        "| best ÷ limit |  | 1.026× |",
+    ]
+    # Deeper models and heads are another block.
+    assert page.beyond(Table1((*plain, *wide), 1000, 1)) == page.beyond(Table1(plain, 1000, 1))
+
+
 def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path) -> None:
     write_results(tmp_path)
     claims = ClaimsRecord((Claim("It works.", "confirmed", "1 of 1."),))
@@ -57,7 +96,13 @@ def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path) ->
     table = Table1((entry("diag", 4, "uniform:5", 0.0598), entry("bayes", None, "uniform:5", 0.039)), 1000, 1)
     (tmp_path / "table1.json").write_text(json.dumps(table.as_json()))
     blocks = page.reproduction_blocks(tmp_path)
-    assert set(blocks) == {"table 1", "worse", "beyond", "claims"}  # no runs, so the times stay as they are
+    assert set(blocks) == {
+        "table 1",
+        "worse",
+        "beyond",
+        "registers",
+        "claims",
+    }  # no runs, so the times stay as they are
     assert "| DIAG 4 | **0.0598** (0.059) |" in blocks["table 1"]
     assert blocks["table 1"].startswith("1 models against the paper's numbers: 0 better, 0 same, ")
     assert "| DIAG 4 | U5 | 0.059 ± " in blocks["worse"]

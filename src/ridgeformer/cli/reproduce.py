@@ -20,7 +20,7 @@ from ridgeformer.core.random import check_seed
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, whole_number
 from ridgeformer.reproduction.baseline_check import measure_baselines
-from ridgeformer.reproduction.cells import PRIORS, Cell, beyond_cells, grid_cells, zoo_name
+from ridgeformer.reproduction.cells import PRIORS, Cell, beyond_cells, grid_cells, register_cells, zoo_name
 from ridgeformer.reproduction.claims import Claim, ClaimsRecord, check_claims
 from ridgeformer.reproduction.grid import grid_study
 from ridgeformer.reproduction.measuring import RECORD_PARTS, make_records
@@ -67,7 +67,7 @@ def reproduce(
         layers: Numbers of layers; by default 1 to 7, and 8 for uniform:5.
         columns: Columns: distributions of the noise level σ, such as uniform:5 or categorical:1+3; by default all ten.
         seeds: Seeds of the models for uniform:5; other models have one seed.
-        beyond: Also measure models that the paper does not have: deeper ones, and some with several heads.
+        beyond: Also measure models that the paper does not have: deeper ones, and some with several heads or registers.
         out: Folder for runs, records and tables.
         sequences: Number of fresh sequences on which everything is measured.
         workers: With --train, processes that train at the same time; by default one for each core.
@@ -99,8 +99,8 @@ def reproduce(
         check_seed(seed)
     cells = grid_cells(kinds, layers or None, columns or PRIORS, seeds)
     if beyond and not layers:
-        further = beyond_cells(kinds, columns or PRIORS)
-        cells = (*cells, *(cell for cell in further if cell not in cells))
+        registers = register_cells(columns or PRIORS) if "diag" in kinds else ()
+        cells = tuple(dict.fromkeys((*cells, *beyond_cells(kinds, columns or PRIORS), *registers)))
     terminal.make_folder(out)
     runs = out / ("runs" if train else "live")
     models = _train(cells, runs, workers, cluster) if train else _from_zoo(cells)

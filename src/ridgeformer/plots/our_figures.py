@@ -55,7 +55,8 @@ def figure_bayes(results: Results) -> Figure:
     """
     notes = Notes()
     noises = [noise for noise in PRIORS if noise != "uniform:0"]  # there the limit is zero
-    entries = [e for e in results.table1.entries if e.trained and e.heads == 1 and e.bayes_ratio and e.noise in noises]
+    plain = [e for e in results.table1.entries if e.trained and (e.heads, e.registers) == (1, 0)]
+    entries = [entry for entry in plain if entry.bayes_ratio and entry.noise in noises]
     if not entries:
         raise results.nothing("table1", "models beside the Bayes limit")
     entries.sort(key=lambda entry: entry.layers or 1)
@@ -97,9 +98,8 @@ def _prior_look(noise: str, place: int) -> Look:
 
 def figure_depth(results: Results) -> Figure:
     """Loss against depth for the priors that have models beyond the paper's: more layers, or several heads."""
-    deep = {
-        e.noise for e in results.table1.entries if e.method in _DEEP and ((e.layers or 0) > LAYERS[-1] or e.heads > 1)
-    }
+    entries = [e for e in results.table1.entries if e.method in _DEEP and not e.registers]
+    deep = {entry.noise for entry in entries if (entry.layers or 0) > LAYERS[-1] or entry.heads > 1}
     noises = [noise for noise in PRIORS if noise in deep]
     if not noises:
         raise results.nothing("table1", "models of more than 7 layers or of several heads")
@@ -111,7 +111,7 @@ def figure_depth(results: Results) -> Figure:
 
 
 def _depth_chart(results: Results, noise: str) -> Chart:
-    entries = [e for e in results.table1.entries if e.noise == noise and e.method in _DEEP]
+    entries = [e for e in results.table1.entries if e.noise == noise and e.method in _DEEP and not e.registers]
     column = [entry for entry in entries if (entry.layers or 0) >= _FIRST_LAYER]
     column.sort(key=lambda entry: entry.layers or 0)
     series = []

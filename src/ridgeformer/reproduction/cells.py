@@ -21,6 +21,9 @@ BEYOND_PRIORS = (SEEDED_PRIOR, "categorical:1+3", "categorical:1+3+5")
 """The priors for which there are models beyond the paper's."""
 BEYOND_SIZES = ((8, 1), (10, 1), (12, 1), (7, 2), (7, 4), (12, 2))
 """(layers, heads) of the models beyond the paper's."""
+REGISTER_LAYERS = (*range(1, 9), 10, 12)
+REGISTERS = {1: BEYOND_PRIORS, 2: PRIORS, 3: BEYOND_PRIORS}
+"""Numbers of registers of DIAG models, and the priors for which there are such models."""
 
 _DEEPEST = max(layers for layers, _ in BEYOND_SIZES)
 _STEPS_ON_THE_WAY = 6_000  # of models beyond the paper's from which others start
@@ -58,22 +61,25 @@ class Cell:
     @property
     def beyond(self) -> bool:
         """Whether the paper does not have it."""
-        return self.heads > 1 or self.layers > (SEEDED_LAYERS if self.noise == SEEDED_PRIOR else LAYERS)[-1]
+        deepest = (SEEDED_LAYERS if self.noise == SEEDED_PRIOR else LAYERS)[-1]
+        return self.heads > 1 or self.registers > 0 or self.layers > deepest
 
     @property
     def parent(self) -> Cell | None:
         """The cell whose weights this one starts from, if any."""
         if self.heads > 1:
             return replace(self, heads=2 if self.heads > 2 else 1)
-        if self.beyond:
-            return replace(self, layers={12: 10, 10: 8}.get(self.layers, LAYERS[-1]))
+        if self.noise == "uniform:0" and self.kind != "gdpp":
+            return replace(self, kind="gdpp", layers=min(self.layers, LAYERS[-1]), registers=0)
+        if self.beyond and (not self.registers or self.layers > SEEDED_LAYERS[-1]):
+            return replace(self, layers={12: 10, 10: 8, 9: 8}.get(self.layers, LAYERS[-1]))
         if self.kind == "gdpp":
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
-        if self.noise == "uniform:0":
-            return replace(self, kind="gdpp")
         if self.kind == "full" and self.layers <= SHALLOW:
             return replace(self, kind="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
+        if neighbour not in (None, *REGISTERS.get(self.registers, PRIORS)):
+            neighbour = SEEDED_PRIOR
         return None if neighbour is None else replace(self, noise=neighbour)
 
     @property
@@ -134,6 +140,18 @@ def beyond_cells(kinds: Iterable[str] = tuple(KINDS), columns: Iterable[str] = B
         for noise in columns
         if noise in BEYOND_PRIORS
         for layers, heads in BEYOND_SIZES
+    )
+
+
+def register_cells(columns: Iterable[str] = PRIORS) -> tuple[Cell, ...]:
+    """The DIAG models with registers, with the cells that they start from, parents before children."""
+    _, columns = _checked((), columns)
+    return _with_parents(
+        Cell("diag", layers, noise, registers=registers)
+        for registers, priors in REGISTERS.items()
+        for noise in columns
+        if noise in priors
+        for layers in (*REGISTER_LAYERS, *([9] if (registers, noise) == (3, "categorical:1+3") else []))
     )
 
 

@@ -178,7 +178,7 @@ def measure_shift(models: Models, sequences: int, seed: int = 1, on_part: OnPart
     """The models of seven layers for `SEEDED_PRIOR` and all baselines under the default shifts."""
     task, predictors = Task(noise=SEEDED_PRIOR), dict[str, Predictor]()
     for cell, model in models_of(models, SEEDED_PRIOR).items():
-        if (cell.layers, cell.heads) == (DEPTH, 1):
+        if (cell.layers, cell.heads, cell.registers) == (DEPTH, 1, 0):
             predictors[row_name(cell.kind, cell.layers)] = model
     predictors |= {row_name(name, None): baseline for name, baseline in table1_baselines(task).items()}
     specs = default_scenarios(task)
@@ -198,9 +198,13 @@ def measure_weights(models: Models) -> records.WeightsRecord:
 
 
 def measure_training(cells: Sequence[Cell], runs: Path) -> records.TrainingRecord:
-    """Finished runs of `SEEDED_PRIOR` and of the deepest models of the others; those without times are left out."""
+    """Finished runs of `SEEDED_PRIOR` and of the deepest models of the others; those without times are left out.
+
+    So are models with registers.
+    """
     first_seed = min((cell.seed for cell in cells), default=0)
-    wanted = [c for c in cells if c.seed == first_seed and (c.noise == SEEDED_PRIOR or c.layers == DEPTH)]
+    own = [cell for cell in cells if (cell.seed, cell.registers) == (first_seed, 0)]
+    wanted = [cell for cell in own if cell.noise == SEEDED_PRIOR or cell.layers == DEPTH]
     curves = (_curve(cell, RunDirectory(runs / cell.name)) for cell in wanted)
     return records.TrainingRecord(tuple(curve for curve in curves if curve is not None))
 

@@ -21,7 +21,7 @@ from msgspec import Meta
 from ridgeformer.baselines import BASELINES, Baseline
 from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.kinds import KINDS, Kind
-from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS
+from ridgeformer.core.model import MAX_HEADS, MAX_LAYERS, MAX_REGISTERS
 from ridgeformer.core.notation import Array
 from ridgeformer.core.storage import plain
 from ridgeformer.core.validation import InputError
@@ -48,6 +48,7 @@ Count = Annotated[int, Meta(ge=0, le=10**15)]  # exact in every reader of JSON
 Sequences = Annotated[int, Meta(ge=1, le=10**15)]
 Layers = Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
 Heads = Annotated[int, Meta(ge=1, le=MAX_HEADS)]
+Registers = Annotated[int, Meta(ge=0, le=MAX_REGISTERS)]
 Number = Annotated[float, Meta(ge=0)]  # as losses, errors and times are
 Numbers = tuple[Number, ...]
 _Weight = Annotated[float, Meta(gt=-_LARGEST_WEIGHT, lt=_LARGEST_WEIGHT)]

@@ -26,15 +26,33 @@ from ridgeformer.reproduction.paper import (
     sampled_losses,
     sampling_error,
 )
-from ridgeformer.reproduction.records import METHODS, Count, Heads, Layers, Method, Number, Record, Sequences, Text
+from ridgeformer.reproduction.records import (
+    METHODS,
+    Count,
+    Heads,
+    Layers,
+    Method,
+    Number,
+    Record,
+    Registers,
+    Sequences,
+    Text,
+)
 
 VERDICTS = ("better", "same", "impossible as printed", "worse")
 """How one of our numbers compares with the paper's: see `Entry.verdict`."""
 _LIKELY = 3.0  # standard errors that chance may account for
 _PRINTED_SEED = 2  # of the sequences that tell how much the paper's estimates scatter
 _MEASURED = ("adjusted_loss", "standard_error", "median", "p99", "maximum", "diverged")
-Row = tuple[str, int | None, int]
-"""Method, layers (of a model), heads."""
+
+
+class Row(NamedTuple):
+    """What a row of the table is about: a model, or a baseline, which has no layers."""
+
+    method: str
+    layers: int | None = None
+    heads: int = 1
+    registers: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,11 +78,12 @@ class Entry:
     """Standard error of the printed number, a mean over the paper's 100,000 sequences."""
     linear_bound: Number | None = None
     """The lowest possible loss, if this model is linear in y: that of ConstRR on the same sequences."""
+    registers: Registers = 0
 
     @property
     def row(self) -> Row:
         """The row of the table that it stands in."""
-        return self.method, self.layers, self.heads
+        return Row(self.method, self.layers, self.heads, self.registers)
 
     @property
     def trained(self) -> bool:
@@ -74,7 +93,8 @@ class Entry:
     @property
     def beyond(self) -> bool:
         """Whether it is of a model that the paper does not have."""
-        return self.layers is not None and Cell(self.method, self.layers, self.noise, heads=self.heads).beyond
+        size = {"heads": self.heads, "registers": self.registers}
+        return self.layers is not None and Cell(self.method, self.layers, self.noise, **size).beyond
 
     @property
     def excess(self) -> float:
@@ -112,9 +132,9 @@ class Table1(Record):
     sequences: Sequences
     seed: Count
 
-    def entry(self, method: str, layers: int | None, noise: str, heads: int = 1) -> Entry | None:
+    def entry(self, method: str, layers: int | None, noise: str, heads: int = 1, registers: int = 0) -> Entry | None:
         """One number, if it was measured."""
-        wanted = (method, layers, heads), noise
+        wanted = Row(method, layers, heads, registers), noise
         return next((entry for entry in self.entries if (entry.row, entry.noise) == wanted), None)
 
     @property
@@ -124,10 +144,13 @@ class Table1(Record):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """In the order of the paper; models with several heads come after those with one, and baselines come last."""
+        """In the order of the paper, then models with several heads, then those with registers; baselines come last."""
         order = list(METHODS)
-        rows = dict.fromkeys(entry.row for entry in self.entries)
-        return tuple(sorted(rows, key=lambda row: (row[1] is None, row[2], row[1] or 0, order.index(row[0]))))
+
+        def place(row: Row) -> tuple[int, ...]:
+            return row.layers is None, row.registers, row.heads, row.layers or 0, order.index(row.method)
+
+        return tuple(sorted(dict.fromkeys(entry.row for entry in self.entries), key=place))
 
     def best(self, noise: str) -> Entry:
         """The best number of a column, without the Bayes limit."""
@@ -192,7 +215,7 @@ class Table1(Record):
         """The lines of the table: the name of a row, and ``cell(entry, whether it is the best)`` for every column."""
         best, lines = {noise: self.best(noise) for noise in self.columns}, []
         for row in self.rows:
-            entries = [self.entry(*row[:2], noise, row[2]) for noise in self.columns]
+            entries = [self.entry(row.method, row.layers, noise, *row[2:]) for noise in self.columns]
             ours = " (ours)" if all(entry is None or entry.beyond for entry in entries) else ""
             cells = ["" if entry is None else cell(entry, entry == best[entry.noise]) for entry in entries]
             lines.append([row_name(*row) + ours, *cells])
@@ -226,10 +249,10 @@ def number(value: float) -> str:
     return f"{value:.2e}" if value < 5e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.3f}"
 
 
-def row_name(method: str, layers: int | None, heads: int = 1) -> str:
-    """Such as "FULL 7", or "FULL 7 × 2 heads"."""
-    size = "" if layers is None else f" {layers}"
-    return METHODS[method].label + size + (f" × {heads} heads" if heads > 1 else "")
+def row_name(method: str, layers: int | None, heads: int = 1, registers: int = 0) -> str:
+    """Such as "FULL 7", "FULL 7 × 2 heads", or "DIAG 7, 2 registers"."""
+    name = METHODS[method].label + ("" if layers is None else f" {layers}") + (f" × {heads} heads" if heads > 1 else "")
+    return name + (f", {registers} register{'s' if registers > 1 else ''}" if registers else "")
 
 
 def header(noise: str) -> str:
@@ -263,30 +286,30 @@ def measure_table1(
     entries: list[Entry] = []
     for noise in columns:
         task, chosen = Task(noise=noise), models_of(models, noise)
-        rows: dict[Row, Predictor] = {(cell.kind, cell.layers, cell.heads): model for cell, model in chosen.items()}
-        rows |= {(name, None, 1): baseline for name, baseline in table1_baselines(task).items()}
+        rows: dict[Row, Predictor] = {
+            Row(cell.kind, cell.layers, cell.heads, cell.registers): model for cell, model in chosen.items()
+        }
+        rows |= {Row(name): baseline for name, baseline in table1_baselines(task).items()}
         named = {row_name(*row): predictor for row, predictor in rows.items()}
         evaluations = compare(named, task, sequences, seed, partial(on_chunk, noise), paired=False).evaluations.values()
         *_, limit = (evaluation.adjusted_loss for evaluation in evaluations)  # that of Bayes
-        bound = next(
-            one.adjusted_loss for row, one in zip(rows, evaluations, strict=True) if row == ("constrr", None, 1)
-        )
-        errors = printed_errors(
-            {row: one for row, one in rows.items() if row[2] == 1 and printed_loss(*row[:2], noise) is not None}, task
-        )
-        for (method, layers, heads), evaluation in zip(rows, evaluations, strict=True):
+        bound = next(one.adjusted_loss for row, one in zip(rows, evaluations, strict=True) if row == Row("constrr"))
+        printed = {row: printed_loss(row.method, row.layers, noise) for row in rows if row[2:] == (1, 0)}
+        errors = printed_errors({row: rows[row] for row, value in printed.items() if value is not None}, task)
+        for row, evaluation in zip(rows, evaluations, strict=True):
             measured = {name: getattr(evaluation, name) for name in _MEASURED}
             finite = limit > 0 and evaluation.adjusted_loss < math.inf
             entry = Entry(
-                method,
-                layers,
+                row.method,
+                row.layers,
                 noise,
                 **measured,
-                printed=printed_loss(method, layers, noise) if heads == 1 else None,
+                printed=printed.get(row),
                 bayes_ratio=evaluation.adjusted_loss / limit if finite else None,
-                heads=heads,
-                printed_error=errors.get((method, layers, heads)),
-                linear_bound=bound if method == "gdpp" else None,
+                heads=row.heads,
+                printed_error=errors.get(row),
+                linear_bound=bound if row.method == "gdpp" else None,
+                registers=row.registers,
             )
             entries.append(entry)
     return Table1(tuple(entries), sequences, seed)

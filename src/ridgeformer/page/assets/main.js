@@ -23,13 +23,10 @@
     document.getElementById(`${name}-heading`).focus({ preventScroll: true });
   }
 
-  const keyOf = (kind, layers, heads, noise) => JSON.stringify([kind, layers, heads ?? 1, noise]);
-  const byCell = new Map( // no cell of the table has registers
-    models
-      .filter((model) => !(model.registers > 0))
-      .map((model) => [keyOf(model.kind, model.layers, model.heads, model.noise), model.name]),
-  );
-  const modelOf = (entry) => byCell.get(keyOf(entry.method, entry.layers, entry.heads, entry.noise)) ?? null;
+  const keyOf = (kind, { layers, heads, registers, noise }) =>
+    JSON.stringify([kind, layers, heads ?? 1, registers ?? 0, noise]);
+  const byCell = new Map(models.map((model) => [keyOf(model.kind, model), model.name]));
+  const modelOf = (entry) => byCell.get(keyOf(entry.method, entry)) ?? null;
 
   dom.append(
     document.getElementById("sections"),

@@ -22,10 +22,16 @@
     return loss === null || !printed ? null : loss / printed;
   }
 
-  const rowKey = (e) => `${e.method}/${e.layers ?? ""}/${e.heads ?? 1}`;
+  const rowKey = (e) => `${e.method}/${e.layers ?? ""}/${e.heads ?? 1}/${e.registers ?? 0}`;
 
   function compareRows(a, b) {
-    const rank = (row) => [row.layers === null ? 1 : 0, row.heads ?? 1, row.layers ?? 0, Object.keys(ridgeformer.methods).indexOf(row.method)];
+    const rank = (row) => [
+      row.layers === null ? 1 : 0,
+      row.registers ?? 0,
+      row.heads ?? 1,
+      row.layers ?? 0,
+      Object.keys(ridgeformer.methods).indexOf(row.method),
+    ];
     const [left, right] = [rank(a), rank(b)];
     const place = left.findIndex((value, k) => value !== right[k]);
     return place < 0 ? 0 : left[place] - right[place];
@@ -39,6 +45,7 @@
         method: entry.method,
         layers: entry.layers,
         heads: entry.heads,
+        registers: entry.registers,
         cells: new Map(),
       };
       row.cells.set(entry.noise, entry);
@@ -178,7 +185,8 @@
     }
 
     function rowOf(row, previous, best) {
-      const group = sortBy === null && previous && (row.layers !== previous.layers || row.heads !== previous.heads);
+      const differs = (field) => row[field] !== previous[field];
+      const group = sortBy === null && previous && ["layers", "heads", "registers"].some(differs);
       const ours = [...row.cells.values()].every((entry) => entry.printed === null);
       return el(
         "tr",
