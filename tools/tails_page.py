@@ -58,15 +58,21 @@ class ProtocolRecord(Record):
     record = "protocol"
     tail_sequences: Sequences
     runs: tuple[ProtocolRun, ...]
+    diverged: tuple[Text, ...] = ()
+    """Names of runs that exploded however small their steps were."""
 
 
 def measure_protocol(folder: Path, tail_sequences: int, out: Path) -> ProtocolRecord:
     """The finished runs in a folder. Tails that ``out`` has are not measured again; it is written after each run."""
-    found = [run for run in map(_finished, sorted(folder.glob("*/config.json"))) if run is not None]
+    directories = [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.json"))]
+    directories = [one for one in directories if one.config().recipe == "paper"]
+    found = [run for run in map(_finished, directories) if run is not None]
     if not found:
         raise InputError(f"There are no finished runs in {folder}.")
     old = read_protocol(out).runs if out.exists() and read_protocol(out).tail_sequences == tail_sequences else ()
     known = {run.digest: run.tail for run in old}
+    found.sort(key=lambda pair: pair[0].digest not in known)  # what is known is in the record from the start
+    diverged = tuple(one.path.name for one in directories if one.finished_result() is None and one.result.exists())
     runs: list[ProtocolRun] = []
     new = [run.digest for run, _ in found if run.digest not in known]
     with Progress(max(1, len(new)) * tail_sequences) as progress:
@@ -75,7 +81,7 @@ def measure_protocol(folder: Path, tail_sequences: int, out: Path) -> ProtocolRe
                 show = progress.stage(f"{row_name(run.kind, run.layers)} on {header(run.noise)}", tail_sequences)
                 known[run.digest] = measure_tail(model, trained_on(model), tail_sequences, SEED, show)[1]
             runs.append(replace(run, tail=known[run.digest]))
-            record = ProtocolRecord(tail_sequences, tuple(sorted(runs, key=_order)))
+            record = ProtocolRecord(tail_sequences, tuple(sorted(runs, key=_order)), diverged)
             write_whole(out, (json.dumps(record.as_json(), indent=1, allow_nan=False) + "\n").encode())
     return record
 
@@ -85,9 +91,8 @@ def read_protocol(path: Path) -> ProtocolRecord:
     return read_record(ProtocolRecord, path, "python tools/write_docs.py protocol FOLDER")
 
 
-def _finished(file: Path) -> tuple[ProtocolRun, LinearTransformer] | None:
+def _finished(directory: RunDirectory) -> tuple[ProtocolRun, LinearTransformer] | None:
     """A run without its tail, and its model; None if it is not finished."""
-    directory = RunDirectory(file.parent)
     result = directory.finished_result()
     if result is None:
         return None
@@ -111,7 +116,7 @@ def protocol_text(record: ProtocolRecord) -> str:
         printed, name = printed_loss(run.kind, run.layers, run.noise), zoo_name(run.kind, run.layers, run.noise)
         rows.append(
             (
-                row_name(run.kind, run.layers),
+                row_name(run.kind, run.layers) + (f", seed {run.seed}" if run.seed else ""),
                 header(run.noise),
                 f"{run.steps:,}",
                 f"{number(run.loss)} ± {run.error:.1g}",
@@ -126,6 +131,8 @@ def protocol_text(record: ProtocolRecord) -> str:
         f"Losses on {counts} sequences, with standard errors; the largest loss, and how many losses are above 10 and "
     )
     about += f"above 100, on {record.tail_sequences:,} others. The last column says how often the step size was halved."
+    if record.diverged:
+        about += f" Runs that exploded however small their steps were: {', '.join(record.diverged)}."
     return f"{about}\n\n{TextTable('', (*head, 'halved'), rows).markdown()}"
 
 

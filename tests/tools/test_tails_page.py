@@ -39,12 +39,18 @@ def test_protocol_has_a_row_for_each_finished_run_and_is_written_again_without_m
     assert "no finished runs" in capsys.readouterr().err
     made_up_run(runs, "diag", 2)
     (runs / "log").write_text("not a run")
+    diverged = RunDirectory(runs / "diag-7-uniform:5")
+    diverged.create(TrainConfig(kind="diag", layers=7, recipe="paper"), overwrite=False)
+    diverged.finish(load("diag-7-uniform-5"), {"status": "diverged", "steps": 900, "skipped": 80, "rewinds": 8})
+    RunDirectory(runs / "fast").create(TrainConfig(kind="diag", layers=2), overwrite=False)
+    RunDirectory(runs / "fast").finish(load("diag-2-uniform-5"), {"status": "finished"})
     assert main(["protocol", str(runs), "--tail-sequences", "2000", *to_files]) == 0
     text = page.read_text(encoding="utf-8")
     tail = rf.evaluate(load("diag-2-uniform-5"), "uniform:5", 2000, seed=SEED)
     assert "Losses on 100,000 sequences" in text
     assert f"| DIAG 2 | U5 | 200,000 | 0.250 ± 0.002 | 0.242 | 0.242 | {tail.maximum:.3g} | " in text
     assert text.count("\n| ") == 3
+    assert "exploded however small their steps were: diag-7-uniform:5." in text
     assert text.partition("| DIAG 2")[2].splitlines()[0].endswith(" | 3 |")
 
     def refuse(*_: Any) -> None:
