@@ -3,6 +3,13 @@
 ridgeformer reproduce --train --sequences 1000000 --out reproduction
 python tools/write_docs.py reproduction reproduction                       # docs/reproduction.md
 
+ridgeformer train --recipe paper --sequences 100000 --out runs/NAME …      # as often as you like
+python tools/write_docs.py protocol runs                                   # measures; the same page
+python tools/write_docs.py protocol                                        # from docs/results/protocol.json
+
+python tools/measure_tails.py
+python tools/write_docs.py tails                                           # the same page
+
 ridgeformer reproduce --baselines --sequences 1000000 --json baselines.json
 python tools/write_docs.py evaluation baselines.json                       # docs/evaluation.md
 
@@ -24,6 +31,7 @@ from pathlib import Path
 
 import tyro
 
+from measure_tails import COMMAND, RECORD, SEQUENCES, TailsRecord
 from reproduction_page import reproduction_blocks
 from ridgeformer.bench.rows import NUMBER_HEADS, SECTIONS, BenchReport, table_text
 from ridgeformer.core.storage import write_whole
@@ -32,6 +40,7 @@ from ridgeformer.reproduction.baseline_check import BaselineReport
 from ridgeformer.reproduction.results import read_record
 from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.reproduction.training_targets import TrialsRecord
+from tails_page import measure_protocol, protocol_text, read_protocol, tails_text
 
 _DOCS = Path(__file__).parents[1] / "docs"
 
@@ -58,6 +67,34 @@ def reproduction(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "repro
     """
     for name, text in reproduction_blocks(folder).items():
         replace_block(page, name, text)
+
+
+def protocol(
+    folder: tyro.conf.Positional[Path | None] = None,
+    tail_sequences: int = SEQUENCES,
+    record: Path = _DOCS / "results" / "protocol.json",
+    page: Path = _DOCS / "reproduction.md",
+) -> None:
+    """Runs of 'ridgeformer train --recipe paper' beside the paper's numbers and our models.
+
+    Args:
+        folder: One sub-folder for each run; unfinished ones are left out. Without it nothing is measured.
+        tail_sequences: How many fresh sequences to look for large losses in.
+        record: Where the numbers are kept.
+        page: The page to write into.
+    """
+    found = read_protocol(record) if folder is None else measure_protocol(folder, tail_sequences, record)
+    replace_block(page, "protocol", protocol_text(found))
+
+
+def tails(record: Path = RECORD, page: Path = _DOCS / "reproduction.md") -> None:
+    """Rare large losses of our models, and losses beyond the noise of their training.
+
+    Args:
+        record: What tools/measure_tails.py wrote.
+        page: The page to write into.
+    """
+    replace_block(page, "tails", tails_text(read_record(TailsRecord, record, COMMAND)))
 
 
 def evaluation(file: tyro.conf.Positional[Path], page: Path = _DOCS / "evaluation.md") -> None:
@@ -147,7 +184,8 @@ def reliability(file: tyro.conf.Positional[Path], page: Path = _DOCS / "reliabil
 
 def main(arguments: list[str] | None = None) -> int:
     """Write one page; the exit code."""
-    pages = {one.__name__: one for one in (reproduction, evaluation, training, performance, reliability)}
+    commands = (reproduction, protocol, tails, evaluation, training, performance, reliability)
+    pages = {one.__name__: one for one in commands}
     try:
         tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)
     except RidgeformerError as wrong:
