@@ -116,7 +116,7 @@ def test_posterior_means_are_those_of_the_bayes_limit(noise: str, dim: int, exam
     found = posterior_means(task, contexts)
     assert found is not None
     expected = rf.baselines.Bayes(noise).weights(rf.Context(contexts.gram, examples))
-    # 96 levels of σ for all contexts; where σ is tiny they are too few for a posterior, but then ŵ hardly depends on it.
+    # 96 levels of σ for all contexts: too few for the posterior of a tiny σ, but then ŵ hardly depends on it.
     assert np.sqrt(((found - expected) ** 2).sum(axis=1)).mean() < 2e-3
 
 
@@ -154,7 +154,9 @@ def test_other_tasks_give_contexts_of_their_own() -> None:
     task = rf.Task(3, 8, "uniform:2", features="kappa:10")
     found = beyond(model_of("diag"), task, Calm(search=100, widen=9.0), 1.0, np.random.default_rng(0), None)
     assert found.gram.shape == (100, 4, 4)
-    assert np.trace(found.gram[:, :3, :3].mean(axis=0)) < 3 * np.trace(contexts_of(100, task).gram[:, :3, :3].mean(axis=0))
+    assert np.trace(found.gram[:, :3, :3].mean(axis=0)) < 3 * np.trace(
+        contexts_of(100, task).gram[:, :3, :3].mean(axis=0)
+    )
 
 
 # --- the stage --------------------------------------------------------------------------------------------------------
@@ -180,8 +182,8 @@ def test_hard_contexts_make_a_model_calm_beyond_its_task() -> None:
     outside = {}
     for name, last in (("wild", natural), ("calm", calm)):
         model = train(short_run(config, (start, last), ranked_on=16_384)).model
-        outside[name] = rf.evaluate(model, rf.Task(3, 8, "fixed:4"), 20_000, 1).adjusted_loss
-    assert outside["calm"] < 0.5 * outside["wild"]
+        outside[name] = rf.evaluate(model, rf.Task(3, 8, "fixed:5"), 20_000, 1).adjusted_loss
+    assert outside["calm"] < 0.1 * outside["wild"]
 
 
 @pytest.mark.parametrize("fault", NAMES)

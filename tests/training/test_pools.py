@@ -316,9 +316,7 @@ def test_mine_keeps_the_precision_of_the_model(dtype: type) -> None:
 @pytest.mark.parametrize(("dim", "n"), [(3, 8), (4, 5), (5, 5), (5, 3), (1, 1)])
 @pytest.mark.parametrize("sigma", [0.5, 2.0])
 @pytest.mark.parametrize("loud", [False, True])
-def test_widened_contexts_are_those_of_tokens_with_larger_features(
-    dim: int, n: int, sigma: float, loud: bool
-) -> None:
+def test_widened_contexts_are_those_of_tokens_with_larger_features(dim: int, n: int, sigma: float, loud: bool) -> None:
     """Made from tokens: y = <w, b x> + l ξ with the same w and ξ."""
     rng = np.random.default_rng(dim + 10 * n)
     X, w = rng.standard_normal((40, n, dim)), rng.standard_normal((40, dim))

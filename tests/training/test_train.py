@@ -55,7 +55,7 @@ def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
             fingerprint(folder),
             [info.total for _, info in trail],
             [info.total for state, info in trail if state.step == 0],
-            {state.total: state.curvature for state, _ in trail if state.curvature is not None},
+            {state.total: known for state, _ in trail if isinstance(known := state.curvature, QuasiNewton)},
         )
     return runs
 
@@ -192,7 +192,7 @@ def test_resume_without_part_of_the_curvature_is_not_the_same_run(
     cut = next(t for t, known in whole.curvature.items() if (known.stalled == 2 if stalled else len(known.steps) >= 4))
 
     def change(state: TrainState) -> TrainState:
-        assert state.curvature is not None
+        assert isinstance(state.curvature, QuasiNewton)
         return replace(state, curvature=CURVATURE[lost](state.curvature))
 
     forgetting(monkeypatch, change)

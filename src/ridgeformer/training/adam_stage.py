@@ -23,6 +23,7 @@ class AdamStage(DescentStage):
     mining: Mining | None = None
 
     def refreshed(self, state: TrainState) -> TrainState:
+        """The state with fresh moments."""
         return replace(state, adam=Adam.start(len(state.vector), square_decay=self.square_decay))
 
     def prepare(self, run: Run, state: TrainState, model: LinearTransformer) -> TrainState:
@@ -46,5 +47,6 @@ class AdamStage(DescentStage):
         return Slope(losses, saturated_mean(losses), vector)
 
     def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
+        """A step of Adam."""
         adam, change = state.adam.step(gradient, rate)
         return replace(state, adam=adam), change

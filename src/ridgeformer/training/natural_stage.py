@@ -97,6 +97,7 @@ class NaturalStage(DescentStage):
     calm: Calm | None = Calm()
 
     def refreshed(self, state: TrainState) -> TrainState:
+        """The state without a curvature."""
         return replace(state, curvature=None)
 
     def prepare(self, run: Run, state: TrainState, model: LinearTransformer) -> TrainState:
@@ -117,7 +118,7 @@ class NaturalStage(DescentStage):
 
     def slope(self, run: Run, state: TrainState, model: LinearTransformer) -> Slope:
         """Losses and gradient of a part of the pool, and of a part of the hard contexts."""
-        pool, floor = run.keep(state.stage, lambda: self._draw(run, state))
+        pool, floor = run.keep(self._pool_name, lambda: self._draw(run))
         rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total + 1)
         contexts, importance = pool.rows(_turn(state.step, self.batch, len(pool.importance)))
         options = {"saturation": self.saturation, "importance": importance, "threads": run.threads}
@@ -132,14 +133,20 @@ class NaturalStage(DescentStage):
         return Slope(losses + floor, saturated_mean(losses, importance) + floor, vector)
 
     def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
+        """A natural gradient step."""
         assert isinstance(state.curvature, Metric)
         step = -rate * state.curvature.natural(gradient, self.largest_change)
         # Near zero, where answers hardly depend on the parameters, the metric knows no bounds.
         return state, clip_norm(step, _LARGEST_SHARE * float(np.linalg.norm(state.vector)))
 
-    def _draw(self, run: Run, state: TrainState) -> tuple[Pool, float]:
-        """The pool, decided by the run's seed and the stage; and the mean loss of the posterior means on it."""
-        pool = stretched_pool(run.task, self.pool, self.stretch, run.config.seed, state.stage, self.widen)
+    @property
+    def _pool_name(self) -> tuple[float, ...]:
+        """Stages with the same pool share it."""
+        return self.pool, self.stretch, self.widen, self.posterior
+
+    def _draw(self, run: Run) -> tuple[Pool, float]:
+        """The pool, decided by the run's seed; and the mean loss of the posterior means on it."""
+        pool = stretched_pool(run.task, self.pool, self.stretch, run.config.seed, 0, self.widen)
         targets = posterior_means(run.task, pool.contexts, run.threads) if self.posterior else None
         floor = 0.0
         if targets is not None:
@@ -160,7 +167,7 @@ class NaturalStage(DescentStage):
 
     def _curvature(self, run: Run, state: TrainState, model: LinearTransformer, rng: np.random.Generator) -> Array:
         """JᵀJ of the pool and, with their weight, of the hard contexts."""
-        pool, _ = run.keep(state.stage, lambda: self._draw(run, state))
+        pool, _ = run.keep(self._pool_name, lambda: self._draw(run))
         contexts, importance = pool.rows(_turn(state.step // self.every, self.sample, len(pool.importance)))
         matrix = curvature(model, contexts, importance, self.saturation, rng, run.threads)
         if self.calm is not None and state.memory is not None:
@@ -200,8 +207,10 @@ def beyond(
     gradient says how to move the edge outwards. Tasks whose parts are not those of the paper give contexts of their
     own, unchanged.
     """
-    names = {"seed": int(rng.integers(2**63)), "purpose": Purpose.MINE, "backend": "fused", "threads": threads}
-    draw = task.draw_contexts(calm.search, dtype=np.float64, **names)
+    seed = int(rng.integers(2**63))
+    draw = task.draw_contexts(
+        calm.search, seed=seed, purpose=Purpose.MINE, dtype=np.float64, backend="fused", threads=threads
+    )
     plain, dtype = draw.as_gram_draw(), model.dtype
     if not is_standard(task):
         return plain.astype(dtype)

@@ -201,7 +201,9 @@ def posterior_means(task: Task, contexts: GramDraw, threads: int | None = None) 
     levels = np.maximum(levels, _SMALLEST_LEVEL * np.max(levels))
     batch, dim = contexts.oracle.shape
     prior = (np.zeros(dim), np.ones(dim), levels, shares)
-    return group_posteriors(np.full(batch, task.most_examples), contexts.gram, *prior, learning=False, threads=threads).mean
+    return group_posteriors(
+        np.full(batch, task.most_examples), contexts.gram, *prior, learning=False, threads=threads
+    ).mean
 
 
 def _stretched_chunks(task: Task, count: int, stretch: float, widen: float, seed: int, number: int) -> Iterator[Pool]:
@@ -268,7 +270,8 @@ class PoolStage(Stage):
         template = run.template(state.kind).astype(np.float64)
         pool = run.keep(state.stage, lambda: self._draw(run, state, template))
         function = pool_function(template, pool, self.saturation, run.threads, run.losses_on)
-        curvature = state.curvature or QuasiNewton.start(function, state.vector)
+        known = state.curvature
+        curvature = known if isinstance(known, QuasiNewton) else QuasiNewton.start(function, state.vector)
         vector, share = state.vector, 0.0
         lost = not np.isfinite(curvature.value)
         if not curvature.converged:

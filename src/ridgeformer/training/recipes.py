@@ -64,8 +64,9 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     """
     diagonal = isinstance(KINDS[config.kind], Diag)
     steps, rate, batch = config.steps or (1500 if diagonal else 1000), config.rate or 0.2, config.batch or 4096
-    # Tails of three layers are heavy: to control them in full would cost a twentieth of the loss.
-    weight = 0.003 if config.layers == SHALLOW + 1 else 0.01 if diagonal else 0.02
+    # Tails of three layers are heavy: to control those of DIAG in full would cost a twentieth of the loss.
+    few = config.layers == SHALLOW + 1
+    weight = (0.003 if few else 0.01) if diagonal else (0.01 if few else 0.02)
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
     main = replace(main, calm=replace(Calm(), weight=weight))
     if not diagonal:
@@ -76,20 +77,25 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
 
 
 def _starts(config: TrainConfig, main: NaturalStage, diagonal: bool) -> list[Stage]:
-    """Adam from random weights, and a short natural gradient: then it is clear which minimum will be the best."""
-    if diagonal:
-        count = 6
-        start = AdamStage(name="start", steps=1000, rate=1e-2, batch=512, init_scale=0.1, final=0.05)
-    else:
-        count = 6 if config.layers <= 4 else 2
-        scale = _full_scale(config.layers)
-        start = AdamStage(name="start", steps=3000, rate=1e-3, batch=1024, init_scale=scale, final=0.1)
+    """Adam from random weights, and a short natural gradient: then it is clear which minimum will be the best.
+
+    FULL models of four layers have the most minima. They need a long stage of Adam to leave the poor ones.
+    """
+    many = not diagonal and config.layers == SHALLOW + 2
+    count, steps, rate, batch, scale = (12, 1000, 1e-2, 512, 0.1)
+    if not diagonal:
+        deep, scale = config.layers > SHALLOW + 2, _full_scale(config.layers)
+        count, steps, rate, batch = (2, 2000, 3e-3, 1024) if deep else (6, 3000, 1e-3, 1024)
+    start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, init_scale=scale, final=0.05)
     calm = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
-    short = replace(main, name="sharpen", batch=-(-main.batch // 2), calm=calm, tolerance=0.0)
+    short = replace(main, name="sharpen", steps=150, batch=-(-main.batch // 2), calm=calm, tolerance=0.0)
     starts: list[Stage] = []
     for number in range(1, count + 1):
-        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(start.steps, 3 * main.steps)))
-        starts.append(replace(short, name=f"sharpen {number}", origin="previous", steps=min(150, main.steps)))
+        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(steps, 3 * main.steps)))
+        if not many:
+            starts.append(replace(short, name=f"sharpen {number}", origin="previous", steps=min(150, main.steps)))
+    if many:
+        starts.append(replace(start, name="Adam", origin="best", steps=min(10_000, 10 * main.steps), final=0.01))
     return starts
 
 

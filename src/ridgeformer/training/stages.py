@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -151,7 +151,7 @@ class Run:
     losses_on: Callable[..., tuple[Array, LinearTransformer]] = losses_and_gradient_on
     """The loss on contexts that were drawn before; tests of the guard wrap it, too."""
     _templates: dict[str, LinearTransformer] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _drawn: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _drawn: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def task(self) -> Task:
@@ -245,12 +245,12 @@ class Run:
         draws = self.task.chunks(self.ranked_on, self.config.seed, Purpose.SELECT, model.dtype)
         return saturated_mean(np.concatenate([adjusted_losses(model, d.context, d.oracle, d.moment) for d in draws]))
 
-    def keep(self, number: int, draw: Callable[[], _Drawn]) -> _Drawn:
-        """What stage ``number`` draws once and uses in every step; only that of the latest stage is kept."""
-        if number not in self._drawn:
+    def keep(self, name: Hashable, draw: Callable[[], _Drawn]) -> _Drawn:
+        """What a stage draws once and uses in every step, under a name; only the latest is kept."""
+        if name not in self._drawn:
             self._drawn.clear()
-            self._drawn[number] = draw()
-        return self._drawn[number]
+            self._drawn[name] = draw()
+        return self._drawn[name]
 
 
 def flat(model: LinearTransformer) -> Array:
