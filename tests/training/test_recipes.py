@@ -54,7 +54,7 @@ def test_gdpp_and_tasks_without_noise_are_one_spectral_stage_whatever_steps_batc
     assert stages_of(replace(plain, steps=40, batch=64, rate=0.25)) == (stage,)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [1, 2, 3])
 def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
     plan = stages_of(TrainConfig(kind="diag", layers=layers, batch=64))
     starts = [stage for stage in plan if isinstance(stage, AdamStage)]
@@ -70,7 +70,7 @@ def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(l
 
 
 @pytest.mark.parametrize("kind", ["diag", "full"])
-@pytest.mark.parametrize("layers", [3, 4, 7])
+@pytest.mark.parametrize("layers", [4, 5, 7])
 def test_deeper_recipes_are_several_starts_then_natural_gradient_with_hard_contexts(kind: str, layers: int) -> None:
     *starts, main = stages_of(TrainConfig(kind=kind, layers=layers))
     assert sum(stage.origin == "init" for stage in starts) > 1
@@ -93,7 +93,17 @@ def test_models_with_too_many_parameters_for_a_matrix_are_trained_by_adam(start:
     plan = stages_of(TrainConfig(kind="full", layers=7, heads=2, start=start))
     assert all(isinstance(stage, AdamStage) for stage in plan)
     assert plan[0].origin == ("init" if start is None else "given")
-    assert not any(isinstance(stage, AdamStage) for stage in plan if stage.name == "natural gradient")
+
+
+@pytest.mark.parametrize(("noise", "widened"), [("uniform:5", 6), ("uniform:3", 10), ("uniform:2", 0)])
+def test_full_recipe_of_three_layers_ends_with_ever_wider_features_or_starts_from_diag(
+    noise: str, widened: int
+) -> None:
+    plan = stages_of(TrainConfig(kind="full", layers=3, noise=noise))
+    wider = [stage for stage in plan if stage.name.startswith("widen ")]
+    assert len(wider) == widened
+    assert list(plan[len(plan) - widened :]) == wider
+    assert (plan[0].kind == "diag") == (widened == 0)
 
 
 @pytest.mark.parametrize("layers", [1, 4, 7])

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
+from ridgeformer.core.distributions import parse_noise
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.validation import InputError, one_of, whole_number
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import SHALLOW
+from ridgeformer.training.recipes import starts_from_diagonal
 
 PRIORS = (*(f"uniform:{level}" for level in range(8)), "categorical:1+3", "categorical:1+3+5")
 LAYERS = tuple(range(1, 8))
@@ -73,7 +74,7 @@ class Cell:
             return replace(self, layers={12: 10, 10: 8, 9: 8}.get(self.layers, LAYERS[-1]))
         if self.kind == "gdpp":
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
-        if self.kind == "full" and self.layers <= SHALLOW:
+        if self.kind == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
             return replace(self, kind="diag")
         neighbour = _NEIGHBOUR.get(self.noise)
         if neighbour not in (None, *REGISTERS.get(self.registers, PRIORS)):

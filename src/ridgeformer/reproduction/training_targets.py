@@ -13,7 +13,7 @@ from ridgeformer.reproduction.records import Count, Layers, Number, Record, Text
 from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.natural_stage import Calm, NaturalStage
+from ridgeformer.training.natural_stage import NaturalStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.stages import Run, Stage
@@ -155,13 +155,10 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
         yield "oracles as targets", config, _natural(config, posterior=False)
         yield "Adam instead", config, [_adam_for(stage) for stage in stages_of(config)]
         yield "one start", config, _one_start(config)
-    three = TrainConfig(kind="diag", layers=3)
-    yield "recipe", three, stages_of(three)
-    yield "hard contexts with full weight", three, _natural(three, calm=Calm())
     shallow = TrainConfig(kind="full", layers=2)
     yield "recipe (from DIAG)", shallow, stages_of(shallow)
     yield "from random weights", shallow, stages_of(replace(shallow, layers=4))
-    heavy = TrainConfig(kind="diag", layers=2)
+    heavy = TrainConfig(kind="diag", layers=3)
     yield "recipe", heavy, stages_of(heavy)
     plain = [replace(stage, stretch=1.0) if isinstance(stage, PoolStage) else stage for stage in stages_of(heavy)]
     yield "pools not stretched", heavy, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ridgeformer.core.distributions import mean_variance
+from ridgeformer.core.distributions import NoisePrior, mean_variance
 from ridgeformer.core.kinds import KINDS, Diag
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
@@ -23,12 +23,19 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
         # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
     if config.layers > SHALLOW:
-        return _natural(config) if _size(config) <= MOST_PARAMETERS else _large(config)
-    return _shallow_full(config) if config.kind == "full" else _shallow(config)
+        return _natural(config) if _size(config) <= MOST_PARAMETERS else _adam(config)
+    if isinstance(KINDS[config.kind], Diag):
+        return _shallow(config)
+    return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _adam(config)
 
 
-SHALLOW = 2
-"""Up to this many layers losses have heavy tails even at their minimum, and FULL models are hardly better than DIAG."""
+def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
+    """Whether a FULL model should start from a DIAG model: below `SHALLOW` layers; with little noise also at it."""
+    return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
+
+
+SHALLOW = 3
+"""Up to this many layers tails are heavy even at the minimum: the second-order steps of longer stages lead astray."""
 MOST_PARAMETERS = 2500
 """Of models that are trained by natural gradient: the time of a step grows with their square and cube."""
 
@@ -54,7 +61,7 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
-# --- three layers and more ------------------------------------------------------------------------------------------
+# --- four layers and more -------------------------------------------------------------------------------------------
 
 
 def _natural(config: TrainConfig) -> tuple[Stage, ...]:
@@ -64,11 +71,8 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     """
     diagonal = isinstance(KINDS[config.kind], Diag)
     steps, rate, batch = config.steps or (1500 if diagonal else 1000), config.rate or 0.2, config.batch or 4096
-    # Tails of three layers are heavy: to control those of DIAG in full would cost a twentieth of the loss.
-    few = config.layers == SHALLOW + 1
-    weight = (0.003 if few else 0.01) if diagonal else (0.01 if few else 0.02)
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
-    main = replace(main, calm=replace(Calm(), weight=weight))
+    main = replace(main, calm=Calm(weight=0.01 if diagonal else 0.02))
     if not diagonal:
         main = replace(main, rate=0.75 * rate, sample=2 * batch, every=20)
     if config.start is not None:
@@ -81,11 +85,11 @@ def _starts(config: TrainConfig, main: NaturalStage, diagonal: bool) -> list[Sta
 
     FULL models of four layers have the most minima. They need a long stage of Adam to leave the poor ones.
     """
-    many = not diagonal and config.layers == SHALLOW + 2
+    many = not diagonal and config.layers == 4
     count, steps, rate, batch, scale = (12, 1000, 1e-2, 512, 0.1)
     if not diagonal:
-        deep, scale = config.layers > SHALLOW + 2, _full_scale(config.layers)
-        count, steps, rate, batch = (2, 2000, 3e-3, 1024) if deep else (6, 3000, 1e-3, 1024)
+        count, steps, rate, batch = (6, 3000, 1e-3, 1024) if many else (2, 2000, 3e-3, 1024)
+        scale = _full_scale(config.layers)
     start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, init_scale=scale, final=0.05)
     calm = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
     short = replace(main, name="sharpen", steps=150, batch=-(-main.batch // 2), calm=calm, tolerance=0.0)
@@ -102,31 +106,50 @@ def _starts(config: TrainConfig, main: NaturalStage, diagonal: bool) -> list[Sta
 _CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 
 
-def _large(config: TrainConfig) -> tuple[Stage, ...]:
-    """Adam, for models with so many parameters that their curvature is no matrix any more: at length, then a polish.
+def _adam(config: TrainConfig) -> tuple[Stage, ...]:
+    """Adam with hard contexts, at length, then a polish: for FULL models whose curvature is too large or too wild.
 
     From a given model no start is needed, and three quarters of the steps are enough.
     """
-    given = config.start is not None
-    steps, batch = config.steps or (9_000 if given else 12_000), config.batch or 1024
-    rate = config.rate or (1e-3 if given else 2e-3)
+    given, three = config.start is not None, config.layers <= SHALLOW
+    starts = 0 if given else 3 if three else 1
+    steps, batch = config.steps or (9_000 if given else 12_000), config.batch or (2048 if three else 1024)
+    rate = config.rate or (1e-3 if given or three else 2e-3)
+    widen, pool = (_WIDEN_MINED, 64) if three else (1.0, 128)  # 131 072 contexts
+    scale, origin = _full_scale(config.layers), "given" if given else "best"
     start = AdamStage(
-        name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=0.002, final=0.1
+        name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
     )
-    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=128)
-    origin = "given" if given else "best"
+    mining = Mining(first_step=max(1, steps // 10), every=max(1, min(500, steps // 20)), pool=pool, widen=widen)
     main = AdamStage(name="main", steps=steps, rate=rate, batch=batch, origin=origin, mining=mining, tolerance=0.05)
-    mining = Mining(every=200, pool=4 * 128, keep=1024, first_step=0)
+    mining = Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen)
     polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
     polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
-    return (*([] if given else [start]), main, polish)
+    return (*_numbered(start, starts), main, polish, *(_widened(config) if three else []))
 
 
-# --- one and two layers ---------------------------------------------------------------------------------------------
+def _widened(config: TrainConfig) -> list[PoolStage]:
+    """Last stages for FULL models of three layers: large eigenvalues of Σ explode them.
+
+    Features are widened in small steps: on a pool full of explosions, a second-order method would go far away.
+    """
+    most = 20 if mean_variance(config.task.prior) < _SOME_NOISE else 12
+    return [
+        PoolStage(
+            name=f"widen {percent} %", steps=30, origin="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1
+        )
+        for percent in range(2, most + 1, 2)
+    ]
+
+
+# --- up to three layers ---------------------------------------------------------------------------------------------
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
+_WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
 _QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
+_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
+_SOME_NOISE = 6.0  # mean of σ² from which smaller steps of widening are enough: U(0, 4) has 5.3, U(0, 5) 8.3
 
 
 def _shallow(config: TrainConfig) -> tuple[Stage, ...]:
@@ -136,7 +159,7 @@ def _shallow(config: TrainConfig) -> tuple[Stage, ...]:
     first = [_descend(batch, "given")] if given else []
     steps, rate = config.steps or 1000, config.rate or 1e-2
     start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
-    starts = [replace(start, name=f"start {number}") for number in range(1, (4 if config.layers > 1 else 1) + 1)]
+    starts = _numbered(start, {1: 1, 2: 4}.get(config.layers, 4 if given else 12))
     finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
     return (*first, *starts, _descend(batch, "best"), finish, _sifted(batch, config))
 
@@ -159,6 +182,11 @@ def _widen(config: TrainConfig) -> float:
     """How far the features of pools are widened."""
     quiet = mean_variance(config.task.prior) < _QUIET
     return _WIDEN_QUIET.get(config.kind, _WIDEN) if quiet else _WIDEN
+
+
+def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
+    """``count`` random starts: start 1, start 2, …"""
+    return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
 
 
 def _sifted(batch: int, config: TrainConfig) -> PoolStage:
