@@ -26,6 +26,8 @@ REGISTER_LAYERS = (*range(1, 9), 10, 12)
 REGISTERS = {1: BEYOND_PRIORS, 2: PRIORS, 3: BEYOND_PRIORS}
 """Numbers of registers of DIAG models, and the priors for which there are such models."""
 
+_DEEPEST = max(layers for layers, _ in BEYOND_SIZES)
+_STEPS_ON_THE_WAY = 6_000  # of models beyond the paper's from which others start
 # Training is faster from the weights for a neighbouring noise level; the chains of such starts begin at uniform:5.
 _NEIGHBOUR = {
     "uniform:6": "uniform:5",
@@ -84,7 +86,12 @@ class Cell:
     @property
     def config(self) -> TrainConfig:
         """How it is trained."""
-        return TrainConfig(**asdict(self), start=None if self.parent is None else self.parent.name)
+        on_the_way = self.kind == "full" and self.beyond and self.layers < _DEEPEST
+        return TrainConfig(
+            **asdict(self),
+            steps=_STEPS_ON_THE_WAY if on_the_way else None,
+            start=None if self.parent is None else self.parent.name,
+        )
 
 
 def zoo_name(kind: str, layers: int, noise: str, seed: int = 0, heads: int = 1, registers: int = 0) -> str:

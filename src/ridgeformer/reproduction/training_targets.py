@@ -145,19 +145,25 @@ def ablations() -> Iterator[Trial]:
 
 
 def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
-    for config in (
-        TrainConfig(kind="diag", layers=4),
-        TrainConfig(kind="diag", layers=4, registers=2),
-        TrainConfig(kind="full", layers=7),
-    ):
+    for config in (TrainConfig(kind="diag", layers=4), TrainConfig(kind="diag", layers=4, registers=2)):
         yield "recipe", config, stages_of(config)
         yield "without hard contexts", config, _natural(config, calm=None)
         yield "oracles as targets", config, _natural(config, posterior=False)
         yield "Adam instead", config, [_adam_for(stage) for stage in stages_of(config)]
         yield "one start", config, _one_start(config)
+    deep = TrainConfig(kind="full", layers=7)
+    yield "recipe", deep, stages_of(deep)
+    yield "no hard contexts mined", deep, _adam(deep, mining=None)
+    yield "nor a saturated loss", deep, _adam(deep, mining=None, saturation=0.0)
+    yield "sampled objective", deep, _adam(deep, objective="sampled")
+    last = NaturalStage(name="natural gradient", steps=500, rate=0.15, sample=8192, every=20, tolerance=0.5)
+    yield "and natural gradient at the end", deep, [*stages_of(deep), last]
+    middle = TrainConfig(kind="full", layers=4)
+    yield "recipe", middle, stages_of(middle)
+    yield "one start", middle, _one_start(middle)
     shallow = TrainConfig(kind="full", layers=2)
     yield "recipe (from DIAG)", shallow, stages_of(shallow)
-    yield "from random weights", shallow, stages_of(replace(shallow, layers=4))
+    yield "from random weights", shallow, stages_of(middle)
     heavy = TrainConfig(kind="diag", layers=3)
     yield "recipe", heavy, stages_of(heavy)
     plain = [replace(stage, stretch=1.0) if isinstance(stage, PoolStage) else stage for stage in stages_of(heavy)]
@@ -166,6 +172,10 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     linear = TrainConfig(kind="gdpp", layers=4)
     yield "recipe (on eigenvalues)", linear, stages_of(linear)
     yield "like DIAG", linear, stages_of(replace(linear, kind="diag"))
+
+
+def _adam(config: TrainConfig, **changes: Any) -> list[Stage]:
+    return [replace(stage, **changes) if isinstance(stage, AdamStage) else stage for stage in stages_of(config)]
 
 
 def _natural(config: TrainConfig, **changes: Any) -> list[Stage]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ridgeformer.core.distributions import NoisePrior, mean_variance
@@ -22,11 +21,11 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
     if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
-    if config.layers > SHALLOW:
-        return _natural(config) if _size(config) <= MOST_PARAMETERS else _adam(config)
     if isinstance(KINDS[config.kind], Diag):
-        return _shallow(config)
-    return _shallow_full(config) if starts_from_diagonal(config.layers, config.task.prior) else _adam(config)
+        return _natural(config) if config.layers > SHALLOW else _shallow(config)
+    if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
+        return _shallow_full(config)
+    return _adam(config)  # also for every kind that users add: it needs nothing but a gradient
 
 
 def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
@@ -35,15 +34,7 @@ def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
 
 
 SHALLOW = 3
-"""Up to this many layers tails are heavy even at the minimum: the second-order steps of longer stages lead astray."""
-MOST_PARAMETERS = 2500
-"""Of models that are trained by natural gradient: the time of a step grows with their square and cube."""
-
-
-def _size(config: TrainConfig) -> int:
-    """The number of parameters."""
-    shapes = KINDS[config.kind].shapes_with(config.layers, config.heads, config.dim, config.registers)
-    return sum(math.prod(shape) for shape in shapes.values())
+"""Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
 
 def _paper(config: TrainConfig) -> tuple[Stage, ...]:
@@ -61,61 +52,53 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
-# --- four layers and more -------------------------------------------------------------------------------------------
+# --- DIAG, four layers and more ---------------------------------------------------------------------------------------
 
 
 def _natural(config: TrainConfig) -> tuple[Stage, ...]:
-    """Several short starts, because some end in a poor minimum; then natural gradient, at length, from the best.
+    """Several short starts, because most end in a poor minimum; then natural gradient, at length, from the best.
 
-    From a given model no start is needed, and half of the steps are enough.
+    After each start follows a short natural gradient: then it is clear which minimum will be the best. From a given
+    model no start is needed, and two thirds of the steps are enough.
     """
-    diagonal = isinstance(KINDS[config.kind], Diag)
-    steps, rate, batch = config.steps or (1500 if diagonal else 1000), config.rate or 0.2, config.batch or 4096
+    steps, rate, batch = config.steps or 1500, config.rate or 0.2, config.batch or 4096
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM)
-    main = replace(main, calm=Calm(weight=0.01 if diagonal else 0.02))
-    if not diagonal:
-        main = replace(main, rate=0.75 * rate, sample=2 * batch, every=20)
     if config.start is not None:
-        return (replace(main, origin="given", steps=max(1, steps // 2)),)
-    return (*_starts(config, main, diagonal), replace(main, origin="best"))
-
-
-def _starts(config: TrainConfig, main: NaturalStage, diagonal: bool) -> list[Stage]:
-    """Adam from random weights, and a short natural gradient: then it is clear which minimum will be the best.
-
-    FULL models of four layers have the most minima. They need a long stage of Adam to leave the poor ones.
-    """
-    many = not diagonal and config.layers == 4
-    count, steps, rate, batch, scale = (12, 1000, 1e-2, 512, 0.1)
-    if not diagonal:
-        count, steps, rate, batch = (6, 3000, 1e-3, 1024) if many else (2, 2000, 3e-3, 1024)
-        scale = _full_scale(config.layers)
-    start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, init_scale=scale, final=0.05)
+        return (replace(main, origin="given", steps=-(-2 * steps // 3)),)
+    start = AdamStage(name="start", steps=min(1000, 3 * steps), rate=1e-2, batch=512, init_scale=0.1, final=0.05)
     calm = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
-    short = replace(main, name="sharpen", steps=150, batch=-(-main.batch // 2), calm=calm, tolerance=0.0)
+    short = replace(main, name="sharpen", steps=min(150, steps), batch=-(-batch // 2), calm=calm, tolerance=0.0)
     starts: list[Stage] = []
-    for number in range(1, count + 1):
-        starts.append(replace(start, name=f"start {number}", origin="init", steps=min(steps, 3 * main.steps)))
-        if not many:
-            starts.append(replace(short, name=f"sharpen {number}", origin="previous", steps=min(150, main.steps)))
-    if many:
-        starts.append(replace(start, name="Adam", origin="best", steps=min(10_000, 10 * main.steps), final=0.01))
-    return starts
+    for number in range(1, 13):
+        starts.append(replace(start, name=f"start {number}", origin="init"))
+        starts.append(replace(short, name=f"sharpen {number}", origin="previous"))
+    return (*starts, replace(main, origin="best"))
 
 
 _CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 
 
+# --- FULL, three layers and more --------------------------------------------------------------------------------------
+
+_WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
+_QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
+_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
+_SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
+
+
 def _adam(config: TrainConfig) -> tuple[Stage, ...]:
-    """Adam with hard contexts, at length, then a polish: for FULL models whose curvature is too large or too wild.
+    """A few short starts (some end in a poor minimum, up to four layers); a long stage from the best; a polish.
 
     From a given model no start is needed, and three quarters of the steps are enough.
     """
-    given, three = config.start is not None, config.layers <= SHALLOW
-    starts = 0 if given else 3 if three else 1
-    steps, batch = config.steps or (9_000 if given else 12_000), config.batch or (2048 if three else 1024)
-    rate = config.rate or (1e-3 if given or three else 2e-3)
-    widen, pool = (_WIDEN_MINED, 64) if three else (1.0, 128)  # 131 072 contexts
+    given = config.start is not None
+    starts = 0 if given else 3 if config.layers <= 4 else 1
+    steps = config.steps or (9_000 if given else 12_000)
+    batch = config.batch or (2048 if config.layers <= 4 else 1024)
+    # The shallower of these models can explode because of large features alone.
+    widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
+    pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
+    rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
     scale, origin = _full_scale(config.layers), "given" if given else "best"
     start = AdamStage(
         name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
@@ -125,15 +108,18 @@ def _adam(config: TrainConfig) -> tuple[Stage, ...]:
     mining = Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen)
     polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
     polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
-    return (*_numbered(start, starts), main, polish, *(_widened(config) if three else []))
+    return (*_numbered(start, starts), main, polish, *_widened(config))
 
 
 def _widened(config: TrainConfig) -> list[PoolStage]:
-    """Last stages for FULL models of three layers: large eigenvalues of Σ explode them.
+    """Last stages for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
 
     Features are widened in small steps: on a pool full of explosions, a second-order method would go far away.
     """
-    most = 20 if mean_variance(config.task.prior) < _SOME_NOISE else 12
+    noise = mean_variance(config.task.prior)
+    if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
+        return []
+    most = 20 if config.layers == SHALLOW and noise < _SOME_NOISE else 12
     return [
         PoolStage(
             name=f"widen {percent} %", steps=30, origin="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1
@@ -142,14 +128,10 @@ def _widened(config: TrainConfig) -> list[PoolStage]:
     ]
 
 
-# --- up to three layers ---------------------------------------------------------------------------------------------
+# --- DIAG up to three layers, FULL up to two --------------------------------------------------------------------------
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
-_WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
-_QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
-_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
-_SOME_NOISE = 6.0  # mean of σ² from which smaller steps of widening are enough: U(0, 4) has 5.3, U(0, 5) 8.3
 
 
 def _shallow(config: TrainConfig) -> tuple[Stage, ...]:
