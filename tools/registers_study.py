@@ -284,7 +284,7 @@ def section(found: dict[str, Any]) -> Iterator[str]:
     short = min((each for each in dropped if each["loss"] <= 1.05 * own), key=lambda each: each["left"])
     yield (
         "Its parameters were dropped one at a time, the least missed first, and the others fitted again each time. "
-        "Each layer has one number, and the register one, that only sets a scale: 5 of those that are left are not free."
+        "Each layer has one number, and the register one, that only sets a scale: 5 of what is left is not free."
     )
     yield table(
         ("left", "loss", "of trained", "largest"),
