@@ -18,7 +18,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer import zoo
 from ridgeformer.evaluation import trained_on
-from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells
+from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells, register_cells
 from ridgeformer.training.config import TrainConfig
 from support import refused
 
@@ -106,7 +106,7 @@ def sample_of(names: tuple[str, ...], count: int = 12) -> list[str]:
 
 
 def all_cells() -> dict[str, Cell]:
-    return {cell.name: cell for cell in (*grid_cells(), *beyond_cells())}
+    return {cell.name: cell for cell in (*grid_cells(), *beyond_cells(), *register_cells())}
 
 
 ROBUST = "diag-7-registers-2-robust"
@@ -140,6 +140,7 @@ def test_every_shipped_model_is_the_one_its_name_says() -> None:
     for name in cells:
         model, cell = rf.load(name), cells[name]
         assert (model.kind, model.layers, model.heads, model.dim) == (cell.kind, cell.layers, cell.heads, 10)
+        assert model.registers == cell.registers
         assert model.info["task"] == {"dim": 10, "context": 20, "noise": cell.noise}
         assert model.info["training"]["seed"] == cell.seed
 

@@ -62,7 +62,7 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     model no start is needed, and two thirds of the steps are enough.
     """
     steps, rate, batch = config.steps or 1500, config.rate or 0.2, config.batch or 4096
-    # With little noise a model is nearly GD++, a polynomial of the eigenvalues, and large features are what explodes it.
+    # With little noise a model is nearly GD++, a polynomial of the eigenvalues: what explodes it are large features.
     calm = Calm(widen=1.4) if mean_variance(config.task.prior) < _LITTLE_NOISE else Calm()
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM, calm=calm)
     if config.start is not None:
