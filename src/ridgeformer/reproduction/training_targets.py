@@ -145,12 +145,16 @@ def ablations() -> Iterator[Trial]:
 
 
 def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
-    for config in (TrainConfig(kind="diag", layers=4), TrainConfig(kind="diag", layers=4, registers=2)):
-        yield "recipe", config, stages_of(config)
-        yield "without hard contexts", config, _natural(config, calm=None)
-        yield "oracles as targets", config, _natural(config, posterior=False)
-        yield "Adam instead", config, [_adam_for(stage) for stage in stages_of(config)]
-        yield "one start", config, _one_start(config)
+    wider = TrainConfig(kind="diag", layers=4, registers=2)
+    yield "recipe", wider, stages_of(wider)
+    yield "without hard contexts", wider, _natural(wider, calm=None)
+    yield "oracles as targets", wider, _natural(wider, posterior=False)
+    yield "Adam instead of natural gradient", wider, [_adam_for(stage) for stage in stages_of(wider)]
+    yield "one start instead of twelve", wider, _one_start(wider)
+    diagonal = TrainConfig(kind="diag", layers=4)
+    yield "recipe", diagonal, stages_of(diagonal)
+    yield "one start instead of twelve", diagonal, _one_start(diagonal)
+    yield "Adam only", diagonal, [stage for stage in stages_of(diagonal) if not isinstance(stage, PoolStage)]
     deep = TrainConfig(kind="full", layers=7)
     yield "recipe", deep, stages_of(deep)
     yield "no hard contexts mined", deep, _adam(deep, mining=None)
@@ -160,7 +164,7 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "and natural gradient at the end", deep, [*stages_of(deep), last]
     middle = TrainConfig(kind="full", layers=4)
     yield "recipe", middle, stages_of(middle)
-    yield "one start", middle, _one_start(middle)
+    yield "one start instead of three", middle, _one_start(middle)
     shallow = TrainConfig(kind="full", layers=2)
     yield "recipe (from DIAG)", shallow, stages_of(shallow)
     yield "from random weights", shallow, stages_of(middle)
@@ -171,7 +175,7 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "nor sifted", heavy, [stage for stage in plain if stage.name != "sifted"]
     linear = TrainConfig(kind="gdpp", layers=4)
     yield "recipe (on eigenvalues)", linear, stages_of(linear)
-    yield "like DIAG", linear, stages_of(replace(linear, kind="diag"))
+    yield "like DIAG, one start", linear, _one_start(diagonal)
 
 
 def _adam(config: TrainConfig, **changes: Any) -> list[Stage]:
@@ -191,5 +195,5 @@ def _adam_for(stage: Stage) -> Stage:
 
 
 def _one_start(config: TrainConfig) -> list[Stage]:
-    others = [f"{name} {number}" for name in ("start", "sharpen") for number in range(2, 10)]
+    others = [f"{name} {number}" for name in ("start", "sharpen") for number in range(2, 13)]
     return [stage for stage in stages_of(config) if stage.name not in others]

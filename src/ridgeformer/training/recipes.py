@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ridgeformer.core.distributions import NoisePrior, mean_variance
-from ridgeformer.core.kinds import KINDS, Diag
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.natural_stage import Calm, NaturalStage
@@ -21,8 +20,8 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
     if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
-    if isinstance(KINDS[config.kind], Diag):
-        return _natural(config) if config.layers > SHALLOW else _shallow(config)
+    if config.kind == "diag":
+        return _natural(config) if config.registers and config.layers > SHALLOW else _diagonal(config)
     if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
         return _shallow_full(config)
     return _adam(config)  # also for every kind that users add: it needs nothing but a gradient
@@ -52,7 +51,7 @@ def _full_scale(layers: int) -> float:
     return 0.02 if layers <= 4 else 0.002
 
 
-# --- DIAG, four layers and more ---------------------------------------------------------------------------------------
+# --- registers, four layers and more ----------------------------------------------------------------------------------
 
 
 def _natural(config: TrainConfig) -> tuple[Stage, ...]:
@@ -130,22 +129,24 @@ def _widened(config: TrainConfig) -> list[PoolStage]:
     ]
 
 
-# --- DIAG up to three layers, FULL up to two --------------------------------------------------------------------------
+# --- DIAG, FULL up to two layers --------------------------------------------------------------------------------------
 
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
 _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
 
 
-def _shallow(config: TrainConfig) -> tuple[Stage, ...]:
-    """A few short starts; then L-BFGS from the best one down to the nearest minimum."""
+def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
+    """Many short starts, because most end in a poor minimum; then from the best one down to the nearest minimum."""
     given = config.start is not None
+    starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
     batch = config.batch or 512
     first = [_descend(batch, "given")] if given else []
     steps, rate = config.steps or 1000, config.rate or 1e-2
     start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
-    starts = _numbered(start, {1: 1, 2: 4}.get(config.layers, 4 if given else 12))
     finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
-    return (*first, *starts, _descend(batch, "best"), finish, _sifted(batch, config))
+    if config.layers > SHALLOW:  # most of the way on a smaller pool: deep ones converge slowly
+        finish = replace(finish, pool=256 * batch, steps=120)
+    return (*first, *_numbered(start, starts), _descend(batch, "best"), finish, *_sifted(batch, config))
 
 
 def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
@@ -153,31 +154,37 @@ def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
     batch = config.batch or 512
     first: tuple[Stage, ...] = (_descend(batch, "given"),)
     if config.start is None:
-        stages = _shallow(replace(config, kind="diag", steps=None, batch=None, rate=None))
+        stages = _diagonal(replace(config, kind="diag", steps=None, batch=None, rate=None))
         first = tuple(replace(stage, name=f"diagonal, {stage.name}", kind="diag") for stage in stages)
     origin = "smaller" if config.start is None else "previous"
     steps, widen = config.steps or 60, _widen(config)
     finish = PoolStage(name="finish", steps=steps, origin=origin, pool=256 * batch, widen=widen, tolerance=_CALM)
     # Random streams are numbered as if the DIAG model were one stage, as in older versions: same results.
-    return *first, replace(finish, stream=1), replace(_sifted(batch, config), stream=2)
+    last = [replace(stage, stream=number) for number, stage in enumerate((finish, *_sifted(batch, config)), 1)]
+    return *first, *last
 
 
 def _widen(config: TrainConfig) -> float:
-    """How far the features of pools are widened."""
-    quiet = mean_variance(config.task.prior) < _QUIET
-    return _WIDEN_QUIET.get(config.kind, _WIDEN) if quiet else _WIDEN
+    """How far the features of pools are widened; deep models do not need it, with more noise from one layer less on."""
+    if mean_variance(config.task.prior) < _QUIET:
+        return _WIDEN_QUIET.get(config.kind, _WIDEN) if config.layers <= SHALLOW + 1 else 1.0
+    return _WIDEN if config.layers <= SHALLOW else 1.0
+
+
+def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
+    """A last stage for models of at most three layers, whose best weights explode on one context in a million."""
+    if config.layers > SHALLOW:
+        return []
+    return [
+        PoolStage(
+            name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
+        )
+    ]
 
 
 def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
     """``count`` random starts: start 1, start 2, …"""
     return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
-
-
-def _sifted(batch: int, config: TrainConfig) -> PoolStage:
-    """A last stage, because the best weights explode on one context in a million."""
-    return PoolStage(
-        name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
-    )
 
 
 def _descend(batch: int, origin: str) -> PoolStage:
