@@ -27,12 +27,12 @@ from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.training.natural_stage import curvature
 from ridgeformer.training.optimisers import Metric
 from ridgeformer.training.pools import posterior_means
-from write_docs import replace_block
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _NOISE = "uniform:5"
 _POOL, _BATCH, _REFRESH = 32_768, 4096, 10
 _SATURATION = 10.0
+_FIRST = "## What registers hold"
 _SEQUENCES = 200_000
 _SIZES = ((5, 5), (5, 10), (5, 20), (10, 10), (10, 20), (10, 40), (20, 20), (20, 40), (20, 80), (40, 40), (40, 160))
 """(d, n) on which the model that travels is trained and measured."""
@@ -72,7 +72,7 @@ def pruned_descent(
     return model.unflatten(vector), matrix
 
 
-def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0) -> list[dict[str, Any]]:
+def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0, steps: int = 200) -> list[dict[str, Any]]:
     """Drop parameters one at a time, the one that is missed least first, and fit the others again.
 
     How much a parameter is missed is θ²/(2 [H⁻¹]_kk), and the others move by −θ [H⁻¹]_:k/[H⁻¹]_kk to make up for it
@@ -82,7 +82,7 @@ def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0) -> list[dict[
     pool, _ = bayes_pool(task, _POOL, seed)
     model = model.astype(np.float64)
     free, found = np.ones(model.size), []
-    model, matrix = pruned_descent(model, free, pool, 200, rng)
+    model, matrix = pruned_descent(model, free, pool, steps, rng)
     while True:
         measured = rf.evaluate(model, task, _SEQUENCES, seed)
         parameters = {name: array.tolist() for name, array in model.parameters.items()}
@@ -92,13 +92,14 @@ def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0) -> list[dict[
         if free.sum() <= fewest:
             return found
         vector = model.flatten()
-        damped = matrix + 1e-4 * np.diag(np.maximum(matrix.diagonal(), 1e-8 * matrix.diagonal().max()))
-        inverse = np.linalg.inv(damped)
+        scale = 1 / np.sqrt(np.maximum(matrix.diagonal(), 1e-8 * matrix.diagonal().max()))
+        damped = matrix * np.outer(scale, scale) + 1e-3 * np.eye(len(scale))
+        inverse = np.linalg.inv(damped) * np.outer(scale, scale)
         missed = np.where(free > 0, vector**2 / inverse.diagonal(), np.inf)
         least = int(missed.argmin())
         vector = vector - vector[least] * inverse[least] / inverse[least, least] * free
         vector[least], free[least] = 0.0, 0.0
-        model, matrix = pruned_descent(model.unflatten(vector), free, pool, 200, rng)
+        model, matrix = pruned_descent(model.unflatten(vector), free, pool, steps, rng)
 
 
 def in_units(model: rf.LinearTransformer, dim: int, examples: int) -> rf.LinearTransformer:
@@ -243,9 +244,14 @@ def _alignment(model: rf.LinearTransformer, top: Array) -> float:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+def recorded_section(record: Path) -> list[str]:
+    """The last sections of the page, from the numbers of an earlier measurement; nothing if there was none."""
+    return list(section(json.loads(record.read_text(encoding="utf-8")))) if record.exists() else []
+
+
 def section(found: dict[str, Any]) -> Iterator[str]:
-    """The section of the page, with its numbers."""
-    yield "## What registers hold"
+    """The last sections of the page, with their numbers."""
+    yield _FIRST
     yield (
         "A register m of a token is A_m y − <w_m, x>: each layer keeps r weight vectors w_m beside its answer ŵ "
         "([theory](theory.md)). The tables show medians over contexts: the share A_m of y, the length of w_m relative "
@@ -355,8 +361,8 @@ def main(write: bool = False, page: Path = _DOCS / "what-it-learned.md") -> int:
     try:
         if not write:
             write_whole(record, (json.dumps(plain(measure())) + "\n").encode())
-        found = json.loads(record.read_text(encoding="utf-8"))
-        replace_block(page, "registers", "\n\n".join(section(found)))
+        before, _, _ = page.read_text(encoding="utf-8").partition(_FIRST)
+        write_whole(page, (before + "\n\n".join(recorded_section(record)) + "\n").encode())
     except (RidgeformerError, OSError) as failed:
         sys.stderr.write(f"{failed}\n")
         return 1

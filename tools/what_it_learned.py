@@ -16,6 +16,7 @@ import tyro
 import learned_page as page
 import ridgeformer
 from learned_page import Journey
+from registers_study import recorded_section
 from ridgeformer.analysis import Ablation, Explanation, Sample, Tuner, ablations, explain_model, model_from_omega
 from ridgeformer.analysis import simplest as find_simplest
 from ridgeformer.analysis.algorithm import recorded_task
@@ -88,6 +89,7 @@ def write_page(
     ]
     if full is not None:
         blocks += page.of_full(*_explain_full(full, seed), explanation)
+    blocks += recorded_section(out / "results" / "registers.json")
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     assert explanation.ablations is not None
