@@ -25,7 +25,7 @@ from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.training.natural_stage import curvature
-from ridgeformer.training.optimisers import Metric
+from ridgeformer.training.optimisers import Metric, clip_norm
 from ridgeformer.training.pools import posterior_means
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -67,7 +67,8 @@ def pruned_descent(
             metric = Metric(matrix)
         _, gradient = losses_and_gradient_on(current, part, saturation=_SATURATION, backend="fused")
         rate = 0.2 * 0.1 ** (step / steps)
-        vector = vector - rate * metric.natural(gradient.flatten() * free, 0.1)
+        step_down = rate * metric.natural(gradient.flatten() * free, 0.1)
+        vector = vector - clip_norm(step_down, 0.1 * float(np.linalg.norm(vector)))
     assert matrix is not None
     return model.unflatten(vector), matrix
 
