@@ -15,14 +15,18 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ridgeformer.core.storage import write_whole
+import numpy as np
+import torch
+
+from ridgeformer.core.notation import Array
 from ridgeformer.core.task import Task
-from ridgeformer.torch import Architecture, TrainSettings, train
+from ridgeformer.torch import Architecture, TrainSettings, Transformer, load, train
 from ridgeformer.torch.checkpoints import TorchDirectory
 
 MODELS = Path(__file__).parents[1] / "src" / "ridgeformer" / "torch" / "models"
 NOISES = ("uniform:5", "categorical:1+3")
 STEPS = 4000
+_LARGE = 5000  # parameters
 _WIDE = {"width": 32, "heads": 4, "projections": "separate", "mlp": 2, "norm": True}
 """A transformer as one would build it elsewhere: embedding, four heads, MLP and LayerNorm."""
 
@@ -90,9 +94,26 @@ def train_job(job: Job, runs: Path) -> str:
     result = directory.finished_result()
     assert result is not None
     MODELS.mkdir(exist_ok=True)
-    write_whole(MODELS / f"{job.name}.safetensors", directory.model.read_bytes())
+    ship(directory.model, MODELS / f"{job.name}.safetensors")
     loss = result["evaluation"]["adjusted_loss"]
     return f"{job.name}: adjusted loss {loss:.4g}, {time.process_time() - begun:.0f} s of one core"
+
+
+def ship(source: Path, target: Path) -> None:
+    """Copy a module; the weights of large ones are rounded to 16 binary digits, so that they are smaller in a wheel."""
+    module = load(source)
+    if module.size > _LARGE:
+        with torch.no_grad():
+            for tensor in module.state_dict().values():
+                tensor.copy_(torch.from_numpy(_rounded(tensor.numpy())))
+    assert isinstance(module, Transformer)
+    module.save_pretrained(target)
+
+
+def _rounded(values: Array) -> Array:
+    """float32 numbers with the last eight of their 24 binary digits rounded off."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((words + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
 
 
 def main() -> None:
