@@ -174,3 +174,17 @@ def test_embed_keeps_info_and_precision() -> None:
     embedded = model.embed("full")
     assert embedded.info == {"task": "uniform:5"}
     assert embedded.dtype == np.float32
+
+
+@pytest.mark.parametrize("registers", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
+def test_first_layer_without_empty_registers_is_the_same_model(kind: str, registers: int) -> None:
+    if kind == "gdpp" and registers:
+        return
+    model = rf.LinearTransformer.init(kind, layers=3, dim=3, registers=registers, seed=1, scale=0.2, dtype=np.float64)
+    changed = model.replace(KINDS[kind].without_empty_registers(model.parameters))
+    context = rf.Task(3, 8).draw_contexts(20, seed=0).context
+    np.testing.assert_allclose(changed.weights(context), model.weights(context), rtol=1e-12)
+    if kind == "diag" and registers:
+        assert (changed.flatten() == 0).sum() > (model.flatten() == 0).sum()
+        assert np.array_equal(changed.parameters["p"][1:], model.parameters["p"][1:])

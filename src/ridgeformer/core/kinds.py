@@ -115,6 +115,20 @@ class Kind(ABC):
         """Parameters with ``more`` registers after the others, which no layer writes or reads."""
         raise InputError(f"A {self.name} model has no registers; diag and full models may have some.")
 
+    def without_empty_registers(self, parameters: Parameters) -> dict[str, Array]:
+        """The same model, with zeros where its first layer would read registers, which are empty there.
+
+        By default the parameters as they are: not every kind knows which of them do.
+        """
+        return dict(parameters)
+
+
+def blank_registers(P: Array, Q: Array, first: int) -> None:
+    """Zero what reads registers, in place: columns ``first`` … −2 of P and Q (…, p, p), and these rows of Q."""
+    P[..., first:-1] = 0
+    Q[..., first:-1] = 0
+    Q[..., first:-1, :] = 0
+
 
 def insert_registers(matrices: Array, more: int) -> Array:
     """Matrices (…, p, p) with ``more`` rows and columns of zeros inserted before the last."""
@@ -227,6 +241,14 @@ class Diag(Kind):
             wider[name] = np.concatenate([numbers[..., :1], corner.reshape(*numbers.shape[:2], -1)], axis=-1)
         return wider
 
+    def without_empty_registers(self, parameters: Parameters) -> dict[str, Array]:
+        p, q = (parameters[name].copy() for name in ("p", "q"))
+        rest = math.isqrt(p.shape[-1] - 1)
+        P, Q = (numbers[0, :, 1:].reshape(-1, rest, rest) for numbers in (p, q))
+        blank_registers(P, Q, 0)
+        p[0, :, 1:], q[0, :, 1:] = P.reshape(len(P), -1), Q.reshape(len(Q), -1)
+        return {"p": p, "q": q}
+
 
 class Gdpp(Diag):
     """GD++, gradient descent with preconditioning: DIAG with q_y = 0."""
@@ -237,6 +259,7 @@ class Gdpp(Diag):
         return {"p": (layers, heads, 2), "q": (layers, heads, 1)}
 
     shapes_with, registers, widened = Kind.shapes_with, Kind.registers, Kind.widened
+    without_empty_registers = Kind.without_empty_registers
 
     def diagonals(self, parameters: Parameters) -> tuple[Array, Array]:
         p, q = parameters["p"], parameters["q"]

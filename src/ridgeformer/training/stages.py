@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
@@ -229,6 +230,9 @@ class Run:
                 f"The model to start from has {model.registers} registers, more than the run's {config.registers}."
             )
         own = model.embed(config.kind).astype(config.dtype)
+        if config.layers > model.layers:
+            # What the first layer did with empty registers did not matter so far, and may be anything. Now it would.
+            own = own.replace(KINDS[own.kind].without_empty_registers(own.parameters))
         ones = own.replace({name: np.ones_like(array) for name, array in own.parameters.items()})
         old, known = (each.embed(config.kind, config.registers).parameters for each in (own, ones))
         fresh = self.fresh(config.kind, 0, _NEW_SCALE)
