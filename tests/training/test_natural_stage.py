@@ -192,3 +192,12 @@ def test_steps_with_faults_are_skipped(fault: str) -> None:
     ended = run_with({start.steps + 3: fault, start.steps + 4: fault}, NATURAL, (start, *rest))
     assert ended.finished
     assert ended.skipped == [start.steps + 3, start.steps + 4]
+
+
+def test_given_model_is_the_result_unless_the_stage_makes_a_better_one() -> None:
+    given = rf.LinearTransformer.init("diag", layers=3, dim=3, registers=1, scale=0.05, seed=1)
+    stage = replace(short_run(NATURAL).stages[-1], origin="given")
+    run = short_run(replace(NATURAL, start="a model"), (stage,), given=given)
+    state = run.start()
+    np.testing.assert_array_equal(state.best_vector, given.flatten())
+    assert state.best_score == run.score("diag", state.vector)

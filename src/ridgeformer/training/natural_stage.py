@@ -36,7 +36,7 @@ from ridgeformer.training.pools import Pool, is_standard, posterior_means, stret
 from ridgeformer.training.stages import Run, TrainState, flat, saturated_mean
 
 _SIGNS = (-1.0, 1.0)
-_LARGEST_SHARE = 0.1  # of the length of the parameters, in one step
+_LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
 
@@ -95,6 +95,13 @@ class NaturalStage(DescentStage):
     posterior: bool = True
     """Whether targets are posterior means, where the task has them; otherwise oracles."""
     calm: Calm | None = Calm()
+
+    def start(self, run: Run, state: TrainState) -> TrainState:
+        """As in every stage; a given model is the result unless the stage makes a better one of it."""
+        state = super().start(run, state)
+        if self.origin == "given":
+            state = replace(state, best_vector=state.vector, best_score=run.score(state.kind, state.vector))
+        return state
 
     def refreshed(self, state: TrainState) -> TrainState:
         """The state without a curvature."""

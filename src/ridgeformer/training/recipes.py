@@ -65,7 +65,8 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     calm = Calm(widen=1.4) if mean_variance(config.task.prior) < _LITTLE_NOISE else Calm()
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM, calm=calm)
     if config.start is not None:
-        return (replace(main, origin="given", steps=-(-2 * steps // 3)),)
+        # New layers of a deeper model hardly change its answers at first, so that early steps would be too long.
+        return (replace(main, origin="given", steps=-(-2 * steps // 3), warmup=200),)
     start = AdamStage(name="start", steps=min(1000, 3 * steps), rate=1e-2, batch=512, init_scale=0.1, final=0.05)
     little = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
     short = replace(main, name="sharpen", steps=min(150, steps), batch=-(-batch // 2), calm=little, tolerance=0.0)
