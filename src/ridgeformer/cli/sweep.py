@@ -16,7 +16,7 @@ from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.recipes import SHALLOW
 
 _MOST_NAMED = 3  # cells that are named in a line
-_STEPS = (1000, 1500)  # of the recipes that the expected seconds are for: FULL, DIAG
+_STEPS, _BATCH = 12_000, 1024  # of the recipe that the expected seconds are for
 
 
 def sweep(
@@ -90,14 +90,18 @@ def check_failures(result: SweepResult, cells: int) -> None:
 def expected_seconds(config: TrainConfig) -> float:
     """Rough training time on one core, for the estimate of the time left; measured on a Xeon of 2023."""
     if config.recipe == "paper":
-        return 0.0034 * config.layers * (config.steps or 200_000) * (config.batch or 2048) / 2048
+        return 20.0 * config.layers * (config.steps or 200_000) / _STEPS * (config.batch or 2048) / _BATCH
     if config.kind == "gdpp" or config.noise_free:
         return 3.0
+    if config.registers and config.layers > SHALLOW:
+        size = config.layers * (1 + config.registers)
+        return (4.0 + 0.7 * size if config.start else 15.0 + 3.0 * size) * (config.steps or 1500) / 1500
+    if config.kind == "diag":
+        return 6.0 + config.layers * (1.0 if config.start else 2.0)
     if config.layers <= SHALLOW:
-        return (8.0 if config.kind == "diag" else 30.0) * config.layers
-    given, size = config.start is not None, (1 + config.registers) if config.kind == "diag" else 4 * config.heads
-    seconds = config.layers * size * (0.8 if given else 2.5) + (4.0 if given else 10.0)
-    return seconds if config.steps is None else seconds * config.steps / _STEPS[config.kind == "diag"]
+        return 90.0 if config.layers == SHALLOW else 12.0
+    seconds = config.layers * (1 + config.heads) * (2.0 if config.start else 3.0)
+    return seconds * (config.steps or _STEPS) / _STEPS
 
 
 class SweepDisplay(terminal.Progress):
