@@ -49,7 +49,7 @@ class Calm:
     """
 
     widen: float = 1.25
-    """Largest factor of the features: the largest eigenvalue of ten million contexts is within it."""
+    """Largest factor of the features."""
     reach: float = 2.0
     """Largest factor of the noise."""
     stretch: float = 1.25
@@ -133,7 +133,7 @@ class NaturalStage(DescentStage):
         vector = flat(gradient)
         if self.calm is not None and state.memory is not None:
             hard = state.memory.rows(rng.integers(len(state.memory.gram), size=self.calm.batch))
-            _, matters = self._unbearable(model, hard)
+            matters = _unbearable(model, hard, self.calm.bearable)
             options = {"saturation": self.calm.saturation, "importance": matters, "threads": run.threads}
             _, push = run.losses_on(model, hard, **options)
             vector = vector + self.calm.weight * flat(push)
@@ -141,7 +141,8 @@ class NaturalStage(DescentStage):
 
     def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
         """A natural gradient step."""
-        assert isinstance(state.curvature, Metric)
+        if not isinstance(state.curvature, Metric):  # it could not be measured: everything explodes
+            return state, np.zeros_like(gradient)
         step = -rate * state.curvature.natural(gradient, self.largest_change)
         # Near zero, where answers hardly depend on the parameters, the metric knows no bounds.
         return state, clip_norm(step, _LARGEST_SHARE * float(np.linalg.norm(state.vector)))
@@ -179,22 +180,22 @@ class NaturalStage(DescentStage):
         matrix = curvature(model, contexts, importance, self.saturation, rng, run.threads)
         if self.calm is not None and state.memory is not None:
             hard = state.memory.rows(rng.integers(len(state.memory.gram), size=self.calm.batch))
-            _, matters = self._unbearable(model, hard)
+            matters = _unbearable(model, hard, self.calm.bearable)
             own = curvature(model, hard, matters, self.calm.saturation, rng, run.threads)
             matrix = matrix + self.calm.weight * own
         return matrix
-
-    def _unbearable(self, model: LinearTransformer, contexts: GramDraw) -> tuple[Array, Array]:
-        """(losses, how much each context matters, from 0 to 1)."""
-        assert self.calm is not None
-        losses = losses_of(model, contexts)
-        return losses, (losses**2 / (losses**2 + self.calm.bearable**2)).astype(model.dtype)
 
 
 def _turn(number: int, size: int, pool: int) -> slice:
     """The contexts whose turn it is when ``size`` of a pool are taken at a time, again and again: no copy is made."""
     start = number % max(1, pool // size) * size
     return slice(start, start + size)
+
+
+def _unbearable(model: LinearTransformer, contexts: GramDraw, bearable: float) -> Array:
+    """How much each context matters, from 0 to 1."""
+    losses = losses_of(model, contexts)
+    return (losses**2 / (losses**2 + bearable**2)).astype(model.dtype)
 
 
 def losses_of(model: LinearTransformer, contexts: GramDraw) -> Array:
