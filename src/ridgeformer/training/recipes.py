@@ -66,7 +66,8 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM, calm=calm)
     if config.start is not None:
         # New layers of a deeper model hardly change its answers at first, so that early steps would be too long.
-        return (replace(main, origin="given", steps=-(-2 * steps // 3), warmup=200),)
+        given = replace(main, origin="given", steps=-(-2 * steps // 3), warmup=200, tolerance=_WORSE)
+        return (given,)
     start = AdamStage(name="start", steps=min(1000, 3 * steps), rate=1e-2, batch=512, init_scale=0.1, final=0.05)
     little = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
     short = replace(main, name="sharpen", steps=min(150, steps), batch=-(-batch // 2), calm=little, tolerance=0.0)
@@ -77,6 +78,7 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     return (*starts, replace(main, origin="best"))
 
 
+_WORSE = 0.02  # the same for a model that starts from a good one: worse than that, and the start is the result
 _CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 
 
