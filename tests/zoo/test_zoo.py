@@ -146,8 +146,13 @@ def test_every_shipped_model_is_the_one_its_name_says() -> None:
         assert model.info["training"]["seed"] == cell.seed
 
 
-NOT_FINITE = {"diag-12-categorical-1+3", "diag-12-heads-2-categorical-1+3", ROBUST}
-"""Models that fail on a few of ten million sequences, as their files say."""
+NOT_FINITE = {
+    "diag-10-registers-3-uniform-5",
+    "diag-12-categorical-1+3",
+    "diag-12-heads-2-categorical-1+3",
+    ROBUST,
+}
+"""Models that fail on a few of a million or ten million sequences, as their files say."""
 
 
 def test_every_shipped_model_was_measured_on_many_sequences_and_says_where_it_failed() -> None:
