@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "reference", "fused")
 """auto: the faster of the other two; reference: NumPy; fused: the compiled kernels. They agree up to rounding."""
 
-GROUP = 16
-"""Contexts in a group of `Engine.group_gradients`: as many as the widest vectors of a processor have lanes."""
-
 
 class Engine(Protocol):
     """The same mathematics, compiled."""

@@ -27,7 +27,8 @@ from ridgeformer.core.validation import finite_array, nonnegative, one_of
 
 EXPLODED = 1e12
 """Above this loss the gradient of a context may overflow in float32: its intermediate values are powers of the loss."""
-
+GROUP = 16
+"""Contexts in a group of `group_gradients`: as many as the widest vectors of a processor have lanes."""
 
 OBJECTIVES = ("exact", "sampled")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.core.backend import GROUP, engine
+from ridgeformer.core.backend import engine
 from ridgeformer.core.forward import check_model
-from ridgeformer.core.gradient import Options, reference_loss_and_gradient
+from ridgeformer.core.gradient import GROUP, Options, reference_loss_and_gradient
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array

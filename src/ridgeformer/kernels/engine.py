@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from ridgeformer.core.backend import GROUP
-from ridgeformer.core.gradient import Options
+from ridgeformer.core.gradient import GROUP, Options
 from ridgeformer.core.kinds import Blocks, Compiled, Dense
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import ROUNDING, GaussianSource, GramDraw, Source

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from ridgeformer.core.notation import Array
 
@@ -166,6 +165,8 @@ class Metric:
 
     def natural(self, gradient: Array, largest: float) -> Array:
         """H⁻¹ gradient, damped; shortened to the length ``largest`` in the metric of H if it is longer."""
+        from scipy.linalg import solve_triangular  # slow to import, and few need it
+
         factor, scale = self._factor
         half = solve_triangular(factor, scale * gradient, lower=True, check_finite=False)
         with np.errstate(over="ignore"):
