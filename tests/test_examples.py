@@ -53,4 +53,5 @@ def test_readme_shows_the_headline_of_the_page_of_table_1() -> None:
     claims = re.search(r"<!-- begin claims -->(.*?)<!-- end claims -->", page, re.DOTALL)
     assert claims is not None
     verdicts = re.findall(r"\| (confirmed|partly|refuted) \|", claims[1])
-    assert f"    {verdicts.count('confirmed')} of {len(verdicts)} claims of the paper are confirmed in full.\n" in readme
+    confirmed = f"{verdicts.count('confirmed')} of {len(verdicts)}"
+    assert f"    {confirmed} claims of the paper are confirmed in full.\n" in readme
