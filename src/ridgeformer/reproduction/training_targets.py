@@ -160,6 +160,8 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "no hard contexts mined", deep, _adam(deep, mining=None)
     yield "nor a saturated loss", deep, _adam(deep, mining=None, saturation=0.0)
     yield "sampled objective", deep, _adam(deep, objective="sampled")
+    slow = replace(deep, rate=5e-4)
+    yield "a quarter of the step size", slow, stages_of(slow)
     last = NaturalStage(name="natural gradient", steps=500, rate=0.15, sample=8192, every=20, tolerance=0.5)
     yield "and natural gradient at the end", deep, [*stages_of(deep), last]
     middle = TrainConfig(kind="full", layers=4)
