@@ -19,7 +19,9 @@ def test_paper_recipe_is_what_the_paper_prints(model: str) -> None:
     (stage,) = stages_of(TrainConfig(kind=model, recipe="paper"))
     assert isinstance(stage, AdamStage)
     assert (stage.steps, stage.rate, stage.batch, stage.objective) == (200_000, 1e-4, 2048, "sampled")
-    assert (stage.final, stage.mining, stage.saturation) == (1.0, None, 0.0)
+    assert (stage.final, stage.mining) == (1.0, None)
+    # Only contexts that explode beyond measure are left out: a loss of 1000 has its own gradient to nine digits.
+    assert stage.saturation >= 1e12
 
 
 @pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
@@ -39,8 +41,18 @@ def test_natural_gradient_takes_steps_batch_and_rate_from_the_config(registers: 
     assert starts[0].origin == "init"
 
 
-def test_full_recipe_takes_steps_batch_and_rate_from_the_config() -> None:
-    plan = stages_of(TrainConfig(kind="full", steps=40, batch=64, rate=0.25))
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_deep_recipe_takes_steps_batch_and_rate_from_the_config(kind: str) -> None:
+    plan = stages_of(TrainConfig(kind=kind, layers=4, steps=40, batch=64, rate=0.1))
+    main = next(stage for stage in plan if stage.name == "natural gradient")
+    assert isinstance(main, NaturalStage)
+    assert (main.steps, main.batch, main.origin) == (40, 64, "best")
+    assert main.rate == pytest.approx(0.1 if kind == "diag" else 0.075)
+    assert max(stage.steps for stage in plan) == {"diag": 3, "full": 4}[kind] * 40
+
+
+def test_recipe_of_large_models_takes_steps_batch_and_rate_from_the_config() -> None:
+    plan = stages_of(TrainConfig(kind="full", layers=4, heads=4, steps=40, batch=64, rate=0.25))
     adam = [stage for stage in plan if isinstance(stage, AdamStage)]
     assert max(stage.steps for stage in adam) == 40
     assert {stage.batch for stage in adam} == {64}
@@ -62,19 +74,51 @@ def test_gdpp_and_tasks_without_noise_are_one_spectral_stage_whatever_steps_batc
     assert stages_of(replace(plain, steps=40, batch=64, rate=0.25)) == (stage,)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 7])
-def test_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int) -> None:
-    plan = stages_of(TrainConfig(kind="diag", layers=layers, batch=64))
+@pytest.mark.parametrize(("layers", "registers"), [(1, 0), (2, 0), (2, 1), (3, 2)])
+def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(layers: int, registers: int) -> None:
+    plan = stages_of(TrainConfig(kind="diag", layers=layers, registers=registers, batch=64))
     starts = [stage for stage in plan if isinstance(stage, AdamStage)]
     pools = [stage for stage in plan if isinstance(stage, PoolStage)]
     assert plan == (*starts, *pools)
     assert {stage.origin for stage in starts} == {"init"}
     assert (len(starts) > 1) == (layers > 1)  # one layer has no bad minima
     assert [stage.origin for stage in pools] == ["best"] + ["previous"] * (len(pools) - 1)
-    assert (pools[0].pool, pools[1].pool) == (32 * 64, (512 if layers <= 3 else 256) * 64)
+    assert (pools[0].pool, pools[1].pool) == (32 * 64, 512 * 64)
     # The plain mean only once the model no longer explodes.
     assert pools[0].saturation > 0
     assert {stage.saturation for stage in pools[1:]} == {0.0}
+
+
+@pytest.mark.parametrize("start", [None, "a model"])
+@pytest.mark.parametrize("layers", [3, 4, 5, 8])
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_deep_recipe_is_starts_and_hops_then_natural_gradient_with_hard_contexts(
+    kind: str, layers: int, start: str | None
+) -> None:
+    plan = stages_of(TrainConfig(kind=kind, layers=layers, start=start))
+    place = next(number for number, stage in enumerate(plan) if stage.name == "natural gradient")
+    before, main, after = plan[:place], plan[place], plan[place + 1 :]
+    assert isinstance(main, NaturalStage)
+    assert main.calm is not None
+    assert (main.origin, main.calm.weight > 0) == ("best", True)
+    # No start and no hop may replace a better one: only what calms a model may make it a little worse.
+    assert {stage.tolerance for stage in before} == {0.0}
+    assert (before[0].origin == "given") == (start is not None)  # first, or it would replace a better start
+    assert any(stage.origin == "shaken" for stage in before) == (kind == "diag")
+    origins = [stage.origin for stage in before]
+    assert origins == sorted(origins, key=["given", "init", "previous", "shaken"].index) or "previous" in origins
+    assert [stage.name for stage in after] == (["calm"] if layers > 3 else [])
+    assert all(isinstance(stage, NaturalStage) and stage.if_restless for stage in after)
+
+
+def test_with_a_given_model_there_are_fewer_random_starts() -> None:
+    for kind, layers in (("diag", 5), ("full", 4), ("full", 7)):
+        config = TrainConfig(kind=kind, layers=layers)
+        scratch, given = (
+            sum(stage.origin == "init" for stage in stages_of(each))
+            for each in (config, replace(config, start="a model"))
+        )
+        assert given < scratch
 
 
 @pytest.mark.parametrize("layers", [4, 5, 7])
@@ -96,9 +140,11 @@ def test_recipe_with_registers_goes_on_from_a_given_model_for_two_thirds_of_the_
     assert (stage.origin, stage.steps) == ("given", main.steps * 2 // 3)
 
 
-@pytest.mark.parametrize("layers", [4, 5, 7])
-def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contexts(layers: int) -> None:
-    plan = stages_of(TrainConfig(kind="full", layers=layers, steps=600))
+@pytest.mark.parametrize(("layers", "heads"), [(4, 4), (7, 2), (12, 1)])
+def test_recipe_of_large_models_is_starts_then_the_best_one_at_length_with_hard_contexts(
+    layers: int, heads: int
+) -> None:
+    plan = stages_of(TrainConfig(kind="full", layers=layers, heads=heads, steps=600))
     adam = [stage for stage in plan if isinstance(stage, AdamStage)]
     assert len(adam) == len(plan)
     starts = [stage for stage in adam if stage.origin == "init"]
@@ -106,20 +152,6 @@ def test_deep_full_recipe_is_starts_then_the_best_one_at_length_with_hard_contex
     assert [stage.origin for stage in adam[len(starts) :]] == ["best", "previous"]
     assert [stage.mining is None for stage in adam] == [True] * len(starts) + [False, False]
     assert [stage.steps for stage in adam] == [100] * len(starts) + [600, 120]
-
-
-@pytest.mark.parametrize(
-    ("noise", "layers", "fat_tails"),
-    [("uniform:5", 3, True), ("uniform:2", 4, True), ("uniform:5", 4, False), ("uniform:2", 5, False)],
-)
-def test_full_recipe_of_few_layers_or_little_noise_ends_with_ever_wider_features(
-    noise: str, layers: int, fat_tails: bool
-) -> None:
-    plan = stages_of(TrainConfig(kind="full", layers=layers, noise=noise))
-    widened = [stage.widen for stage in plan if isinstance(stage, PoolStage)]
-    assert bool(widened) == fat_tails
-    assert widened == sorted(widened)
-    assert all(isinstance(stage, PoolStage) for stage in plan[len(plan) - len(widened) :])
 
 
 @pytest.mark.parametrize("layers", [1, 4, 7])
@@ -133,6 +165,7 @@ def test_every_stage_of_every_recipe_has_its_own_name(kind: str, noise: str, lay
 @pytest.mark.parametrize("seed", [11, 12])
 @pytest.mark.parametrize("kind", ["gdpp", "diag", "full"])
 def test_paper_recipe_trains_seven_layers(kind: str, seed: int) -> None:
-    config = TrainConfig(kind=kind, layers=7, noise="uniform:5", recipe="paper", steps=300, batch=256, seed=seed)
-    result = train(replace(config, sequences=1000))  # with larger initial weights it ends as diverged
+    config = TrainConfig(kind=kind, layers=7, noise="uniform:5", recipe="paper", steps=800, batch=256, seed=seed)
+    result = train(replace(config, sequences=1000))  # with larger initial weights most steps have no finite gradient
+    assert result.skipped == 0
     assert result.history[-1]["smoothed"] < result.history[0]["smoothed"]

@@ -17,7 +17,7 @@ from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage, fit_spectrum
-from ridgeformer.training.stages import Run
+from ridgeformer.training.stages import Run, shaken
 from support import refused, relative_error, tame_model
 
 # --- runs of the recipes themselves -----------------------------------------------------------------------------------
@@ -227,3 +227,47 @@ def test_stage_starts_where_it_says() -> None:
     np.testing.assert_array_equal(trail[2].vector, trail[2].best_vector)
     assert not np.array_equal(trail[1].vector, trail[0].vector)
     assert trail[2].adam.count == 0
+
+
+# --- hops -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+def test_shaken_models_have_all_parameters_changed_or_one_layer_replaced_by_an_empty_one(kind: str) -> None:
+    model = rf.LinearTransformer.init(kind, layers=4, dim=3, scale=0.1, seed=1, dtype=np.float64)
+    fresh = rf.LinearTransformer.init(kind, layers=4, dim=3, scale=0.5, seed=2, dtype=np.float64)
+    first = next(iter(model.parameters))  # p or P: what a layer writes
+    old = [layer.tobytes() for layer in model.parameters[first]]
+    places, changed = set(), 0
+    for seed in range(60):
+        found = shaken(model, fresh, np.random.default_rng(seed)).parameters
+        empty = [number for number, layer in enumerate(found[first]) if not layer.any()]
+        if not empty:
+            changed += 1
+            for name, array in found.items():
+                np.testing.assert_allclose(array, model.parameters[name] * (1 + fresh.parameters[name]))
+            continue
+        (place,) = empty
+        places.add(place)
+        kept = [layer.tobytes() for number, layer in enumerate(found[first]) if number != place]
+        assert kept in [old[:number] + old[number + 1 :] for number in range(4)]  # the others, in their order
+        assert all(array[place].any() for name, array in found.items() if name != first)  # or it could not learn
+    assert 15 < changed < 45
+    assert places == {0, 1, 2, 3}
+
+
+def test_hops_start_near_the_best_weights_so_far_and_each_somewhere_else() -> None:
+    adam = AdamStage(name="one", steps=1, rate=1e-3, batch=8, origin="init", init_scale=0.02, warmup=1)
+    hop = replace(adam, origin="shaken", init_scale=0.5)
+    run = short_run(ADAM, [adam, *(replace(hop, name=f"hop {number}") for number in range(6))])
+    state, starts = run.start(), []
+    for _ in range(6):
+        best = state.best_score
+        state, _ = run.step(state)
+        assert state.best_score <= best
+        starts.append(state.vector)
+    assert len({start.tobytes() for start in starts}) == 6
+    again = run.start()
+    for start in starts:
+        again, _ = run.step(again)
+        assert (again.vector == start).all()

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     MINE = 6
     SELECT = 7
     SHUFFLE = 8
+    SHAKE = 9
 
 
 # Separate streams within one purpose and step; the last two belong to no step.

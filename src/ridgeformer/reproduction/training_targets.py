@@ -14,7 +14,6 @@ from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.natural_stage import NaturalStage
-from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.stages import Run, Stage
 
@@ -151,41 +150,30 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "oracles as targets", wider, _natural(wider, posterior=False)
     yield "Adam instead of natural gradient", wider, [_adam_for(stage) for stage in stages_of(wider)]
     yield "one start instead of twelve", wider, _one_start(wider)
-    diagonal = TrainConfig(kind="diag", layers=4)
-    yield "recipe", diagonal, stages_of(diagonal)
-    yield "one start instead of twelve", diagonal, _one_start(diagonal)
-    yield "Adam only", diagonal, [stage for stage in stages_of(diagonal) if not isinstance(stage, PoolStage)]
-    deep = TrainConfig(kind="full", layers=7)
-    yield "recipe", deep, stages_of(deep)
-    yield "no hard contexts mined", deep, _adam(deep, mining=None)
-    yield "nor a saturated loss", deep, _adam(deep, mining=None, saturation=0.0)
-    yield "sampled objective", deep, _adam(deep, objective="sampled")
-    slow = replace(deep, rate=5e-4)
-    yield "a quarter of the step size", slow, stages_of(slow)
-    last = NaturalStage(name="natural gradient", steps=500, rate=0.15, sample=8192, every=20, tolerance=0.5)
-    yield "and natural gradient at the end", deep, [*stages_of(deep), last]
-    middle = TrainConfig(kind="full", layers=4)
-    yield "recipe", middle, stages_of(middle)
-    yield "one start instead of three", middle, _one_start(middle)
+    for layers in (3, 4, 7):
+        diagonal = TrainConfig(kind="diag", layers=layers)
+        yield "recipe", diagonal, stages_of(diagonal)
+        yield "one start instead of twelve", diagonal, _one_start(diagonal)
+        yield "no hops", diagonal, [stage for stage in stages_of(diagonal) if stage.origin != "shaken"]
+        yield "without hard contexts", diagonal, _natural(diagonal, calm=None)
+    for layers in (4, 7):
+        full = TrainConfig(kind="full", layers=layers)
+        yield "recipe", full, stages_of(full)
+        yield "one start instead of several", full, _one_start(full)
+        yield "without hard contexts", full, _natural(full, calm=None)
+        yield "Adam instead of natural gradient", full, [_adam_for(stage) for stage in stages_of(full)]
     shallow = TrainConfig(kind="full", layers=2)
     yield "recipe (from DIAG)", shallow, stages_of(shallow)
-    yield "from random weights", shallow, stages_of(middle)
-    heavy = TrainConfig(kind="diag", layers=3)
-    yield "recipe", heavy, stages_of(heavy)
-    plain = [replace(stage, stretch=1.0) if isinstance(stage, PoolStage) else stage for stage in stages_of(heavy)]
-    yield "pools not stretched", heavy, plain
-    yield "nor sifted", heavy, [stage for stage in plain if stage.name != "sifted"]
+    yield "from random weights", shallow, stages_of(TrainConfig(kind="full", layers=4))
     linear = TrainConfig(kind="gdpp", layers=4)
     yield "recipe (on eigenvalues)", linear, stages_of(linear)
-    yield "like DIAG, one start", linear, _one_start(diagonal)
-
-
-def _adam(config: TrainConfig, **changes: Any) -> list[Stage]:
-    return [replace(stage, **changes) if isinstance(stage, AdamStage) else stage for stage in stages_of(config)]
+    yield "like DIAG", linear, stages_of(TrainConfig(kind="diag", layers=4))
 
 
 def _natural(config: TrainConfig, **changes: Any) -> list[Stage]:
-    return [replace(stage, **changes) if isinstance(stage, NaturalStage) else stage for stage in stages_of(config)]
+    """The recipe with other settings of natural gradient, and without what only follows to calm a model."""
+    stages = [stage for stage in stages_of(config) if stage.name != "calm"]
+    return [replace(stage, **changes) if isinstance(stage, NaturalStage) else stage for stage in stages]
 
 
 def _adam_for(stage: Stage) -> Stage:

@@ -107,4 +107,4 @@ class DescentStage(Stage):
     def _spare(self, run: Run, state: TrainState) -> bool:
         """Whether this stage is one random start among others that can take its place."""
         later = any(stage.origin == "init" for stage in run.stages[state.stage + 1 :])
-        return self.origin == "init" and (later or bool(np.isfinite(state.best_score)))
+        return self.origin in ("init", "shaken") and (later or bool(np.isfinite(state.best_score)))

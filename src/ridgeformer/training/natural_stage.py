@@ -33,11 +33,13 @@ from ridgeformer.core.task import Task
 from ridgeformer.training.descent import DescentStage, Slope
 from ridgeformer.training.optimisers import Metric, clip_norm
 from ridgeformer.training.pools import Pool, is_standard, posterior_means, stretched, stretched_pool, widened, worst_of
-from ridgeformer.training.stages import Run, TrainState, flat, saturated_mean
+from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturated_mean
 
 _SIGNS = (-1.0, 1.0)
 _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
+_UNBEARABLE = 100.0  # a loss that no predictor of a deep model should have; a trained one has 3 on its worst contexts
+_TRIED = 65_536  # contexts from beyond the task, to see whether a model has such a loss
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
 
 
@@ -95,6 +97,8 @@ class NaturalStage(DescentStage):
     posterior: bool = True
     """Whether targets are posterior means, where the task has them; otherwise oracles."""
     calm: Calm | None = Calm()
+    if_restless: bool = False
+    """Whether the stage is left out for a model that bears all contexts as far out as ``calm`` says."""
 
     def start(self, run: Run, state: TrainState) -> TrainState:
         """As in every stage; a given model is the result unless the stage makes a better one of it."""
@@ -102,6 +106,13 @@ class NaturalStage(DescentStage):
         if self.origin == "given":
             state = replace(state, best_vector=state.vector, best_score=run.score(state.kind, state.vector))
         return state
+
+    def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
+        """One step; or all of them at once, if the stage is not needed."""
+        if self.if_restless and state.step == 0 and not self._restless(run, state):
+            state = replace(state, step=self.steps, total=state.total + self.steps)
+            return state, StepInfo(self.name, state.step, state.total, state.best_score, state.best_score, 0.0)
+        return super().step(run, state)
 
     def refreshed(self, state: TrainState) -> TrainState:
         """The state without a curvature."""
@@ -143,9 +154,20 @@ class NaturalStage(DescentStage):
         """A natural gradient step."""
         if not isinstance(state.curvature, Metric):  # it could not be measured: everything explodes
             return state, np.zeros_like(gradient)
-        step = -rate * state.curvature.natural(gradient, self.largest_change)
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = -rate * state.curvature.natural(gradient, self.largest_change)
+        if not np.isfinite(step).all():
+            return state, np.zeros_like(gradient)
         # Near zero, where answers hardly depend on the parameters, the metric knows no bounds.
         return state, clip_norm(step, _LARGEST_SHARE * float(np.linalg.norm(state.vector)))
+
+    def _restless(self, run: Run, state: TrainState) -> bool:
+        """Whether the model explodes on contexts from beyond the task: rare ones, so that many have to be tried."""
+        assert self.calm is not None
+        model, calm = run.template(state.kind).unflatten(state.vector), replace(self.calm, search=_TRIED)
+        rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total)
+        contexts = beyond(model, run.task, calm, 1.0, rng, run.threads, retreats=0)
+        return bool((losses_of(model, contexts) > _UNBEARABLE).any())
 
     @property
     def _pool_name(self) -> tuple[float, ...]:
@@ -207,13 +229,19 @@ def losses_of(model: LinearTransformer, contexts: GramDraw) -> Array:
 
 
 def beyond(
-    model: LinearTransformer, task: Task, calm: Calm, risen: float, rng: np.random.Generator, threads: int | None
+    model: LinearTransformer,
+    task: Task,
+    calm: Calm,
+    risen: float,
+    rng: np.random.Generator,
+    threads: int | None,
+    retreats: int = _RETREATS,
 ) -> GramDraw:
     """Contexts with larger targets and either larger features or louder noise, up to ``risen`` of what ``calm`` says.
 
-    Where the model explodes beyond measure, the context is taken back towards the task until it hardly does: there the
-    gradient says how to move the edge outwards. Tasks whose parts are not those of the paper give contexts of their
-    own, unchanged.
+    Where the model explodes beyond measure, the context is taken back towards the task until it hardly does, at most
+    ``retreats`` times: there the gradient says how to move the edge outwards. Tasks whose parts are not those of the
+    paper give contexts of their own, unchanged.
     """
     seed = int(rng.integers(2**63))
     draw = task.draw_contexts(
@@ -233,7 +261,7 @@ def beyond(
         return widened(contexts, draw.sigma[rows], widen, task.most_examples, louder)
 
     contexts = distorted(np.arange(calm.search))
-    for _ in range(_RETREATS):
+    for _ in range(retreats):
         exploded = np.flatnonzero(losses_of(model, contexts.astype(dtype)) > _TOO_LARGE)
         if not len(exploded):
             break

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from ridgeformer.core.distributions import NoisePrior, mean_variance
+from ridgeformer.core.gradient import EXPLODED
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.training.adam_stage import AdamStage
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.natural_stage import Calm, NaturalStage
 from ridgeformer.training.pools import Mining, PoolStage
 from ridgeformer.training.spectral import SpectralStage
 from ridgeformer.training.stages import Stage
+
+_Stage = TypeVar("_Stage", bound=Stage)
 
 
 def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
@@ -20,11 +27,20 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
     if config.kind == "gdpp" or config.noise_free:
         # Without noise there is nothing to adapt to: no kind was found to be better than the GD++ solution.
         return (SpectralStage(name="spectral", origin="init"),)
+    return _recipe(config)(config)
+
+
+def _recipe(config: TrainConfig) -> Callable[[TrainConfig], tuple[Stage, ...]]:
+    """The fast recipe for a kind and depth."""
+    if config.kind == "diag" and config.registers:
+        return _with_registers if config.layers > SHALLOW else _diagonal
     if config.kind == "diag":
-        return _natural(config) if config.registers and config.layers > SHALLOW else _diagonal(config)
-    if config.kind == "full" and starts_from_diagonal(config.layers, config.task.prior):
-        return _shallow_full(config)
-    return _adam(config)  # also for every kind that users add: it needs nothing but a gradient
+        return _deep if config.layers >= SHALLOW else _diagonal
+    if config.kind == "full" and config.layers < SHALLOW:
+        return _shallow_full
+    if config.kind == "full" and _size(config) <= _LARGEST_SIZE:
+        return _deep
+    return _adam  # also for every kind that users add: it needs nothing but a gradient
 
 
 def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
@@ -32,6 +48,13 @@ def starts_from_diagonal(layers: int, prior: NoisePrior) -> bool:
     return layers < SHALLOW or (layers == SHALLOW and mean_variance(prior) < _LITTLE_NOISE)
 
 
+def _size(config: TrainConfig) -> int:
+    """How many numbers a model has."""
+    shapes = KINDS[config.kind].shapes_with(config.layers, config.heads, config.dim, config.registers)
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+_LARGEST_SIZE = 2000  # numbers up to which the curvature, a matrix, pays for itself
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
@@ -40,21 +63,88 @@ def _paper(config: TrainConfig) -> tuple[Stage, ...]:
     """As in section 3 of the paper: Adam with step size 1e-4, 200 000 steps of 2048 sequences with one query each."""
     steps, rate, batch = config.steps or 200_000, config.rate or 1e-4, config.batch or 2048
     origin = "init" if config.start is None else "given"
-    # With 0.1, diagonal models of seven layers diverge from every seed that was tried.
-    scale = _full_scale(config.layers) if config.kind == "full" else 0.02
+    scale = _initial_scale(config.layers)  # with 0.1, diagonal models of seven layers diverge
     stage = AdamStage(name="as printed", steps=steps, rate=rate, batch=batch, origin=origin, init_scale=scale)
-    return (replace(stage, objective="sampled", saturation=0.0, warmup=1, final=1.0),)
+    # Contexts that explode beyond measure are left out; the gradient of all others is as it is. Without this rule most
+    # steps of deep diagonal models have no finite gradient for thousands of steps.
+    return (replace(stage, objective="sampled", saturation=EXPLODED, warmup=1, final=1.0),)
 
 
-def _full_scale(layers: int) -> float:
+def _initial_scale(layers: int) -> float:
     """Initial standard deviation: shallow models learn faster from larger weights, deep models would explode."""
     return 0.02 if layers <= 4 else 0.002
+
+
+# --- three layers and more --------------------------------------------------------------------------------------------
+
+
+def _deep(config: TrainConfig) -> tuple[Stage, ...]:
+    """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
+
+    Starts have small batches and long steps: their noise leads out of the poorest minima. With a given model there are
+    fewer of them. The last stage is for models that still explode beyond the task.
+    """
+    full = config.kind == "full"
+    steps, rate, batch = config.steps or (600 if full else 800), config.rate or 0.2, config.batch or 4096
+    main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, origin="best", tolerance=_CALM)
+    main = replace(main, calm=_calm(config))
+    if full:  # a thousand numbers: the curvature needs more contexts, and costs more
+        main = replace(main, sample=8192, every=20, rate=0.75 * rate)
+    starts = _full_starts(config, main) if full else _diagonal_starts(config, main)
+    last: list[Stage] = []
+    if config.layers > SHALLOW:
+        calm = replace(_calm(config), weight=0.05, saturation=10.0, rise=(0.0, 0.4))
+        last = [replace(main, name="calm", calm=calm, if_restless=True, tolerance=_PRICE[config.kind])]
+    return (*starts, main, *last)
+
+
+def _short(main: NaturalStage, name: str, origin: str) -> NaturalStage:
+    """A short natural gradient without tail control: after it, it is clear how good a minimum is."""
+    short = replace(main, name=name, origin=origin, steps=min(200, main.steps), rate=0.3, batch=-(-main.batch // 4))
+    # New layers of a given model hardly change its answers at first, so that early steps would be too long.
+    warmup = 50 if origin == "given" else 10
+    return replace(short, memory=0.5, largest_change=0.3, warmup=warmup, calm=None, tolerance=0.0)
+
+
+def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
+    """Random starts, and hops from the best minimum so far to others near it: deep models have many."""
+    start = AdamStage(name="start", steps=min(2000, 3 * main.steps), rate=3e-2, batch=128, origin="init", final=0.02)
+    starts = _numbered(replace(start, init_scale=0.03), 12 if config.start is None else 6)
+    hop = replace(_short(main, "hop", "shaken"), sample=2048, init_scale=0.5)
+    given = [] if config.start is None else [replace(_short(main, "from given", "given"), sample=2048)]
+    return [*given, *starts, *_numbered(hop, min(24, 4 * config.layers - 5))]
+
+
+def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
+    """Random starts, up to four layers each with a short natural gradient, because Adam finds the minima too slowly."""
+    start = AdamStage(name="start", steps=min(2000, 4 * main.steps), rate=1e-2, batch=512, origin="init", final=0.02)
+    given = [] if config.start is None else [_short(main, "from given", "given")]
+    if config.layers > 4:
+        scale, count = _initial_scale(config.layers), 4 if config.start is None else 0
+        return [*given, *_numbered(replace(start, init_scale=scale), count)]
+    starts: list[Stage] = []
+    for number in range(1, 9 if config.start is None else 3):
+        starts.append(replace(start, name=f"start {number}", init_scale=0.05))
+        starts.append(_short(main, f"sharpen {number}", "previous"))
+    return [*given, *starts]
+
+
+def _calm(config: TrainConfig) -> Calm:
+    """What a model of three layers and more shall bear.
+
+    With little noise a deep model is nearly GD++, a polynomial of the eigenvalues: large features explode it. Models of
+    three layers have heavy tails at their very optimum. They can bear less, or would lose too much on the task itself.
+    """
+    noise, full = mean_variance(config.task.prior), config.kind == "full"
+    if config.layers == SHALLOW:
+        return Calm(reach=2.0 if noise < _MUCH_NOISE else 1.5, weight=0.01 if full or noise < _SOME_NOISE else 0.003)
+    return Calm(widen=1.4 if noise < _LITTLE_NOISE else 1.25, reach=2.2, weight=0.005 if full else 0.01)
 
 
 # --- registers, four layers and more ----------------------------------------------------------------------------------
 
 
-def _natural(config: TrainConfig) -> tuple[Stage, ...]:
+def _with_registers(config: TrainConfig) -> tuple[Stage, ...]:
     """Several short starts, because most end in a poor minimum; then natural gradient, at length, from the best.
 
     After each start follows a short natural gradient: then it is clear which minimum will be the best. From a given
@@ -78,16 +168,17 @@ def _natural(config: TrainConfig) -> tuple[Stage, ...]:
     return (*starts, replace(main, origin="best"))
 
 
-_WORSE = 0.02  # the same for a model that starts from a good one: worse than that, and the start is the result
+_WORSE = 0.02  # the same for a stage that starts from a good model: worse than that, and the start is the result
+_LITTLE_NOISE = 2.0  # mean of σ²: U(0, 2) has 4/3, U(0, 3) has 3
+_SOME_NOISE = 6.0  # U(0, 4) has 5.3, U(0, 5) has 8.3
+_MUCH_NOISE = 10.0  # U(0, 6) has 12
+_PRICE = {"diag": 0.01, "full": 0.06}  # the same for a stage that calms a model which still explodes beyond the task
 _CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 
 
-# --- FULL, three layers and more --------------------------------------------------------------------------------------
+# --- large models, and kinds that users add ---------------------------------------------------------------------------
 
 _WIDEN_MINED = 1.3  # mined contexts should be extreme; one in a million has an eigenvalue of 90, three times the usual
-_QUIET = 0.5  # mean of σ² below which noise is little: U(0, 1) has 1/3, U(0, 2) 4/3
-_LITTLE_NOISE = 2.0  # mean of σ² below which FULL models of three layers are no better than DIAG ones, with worse tails
-_SOME_NOISE = 6.0  # mean of σ² from which no FULL model of four layers exploded: U(0, 4) has 5.3, U(0, 5) 8.3
 
 
 def _adam(config: TrainConfig) -> tuple[Stage, ...]:
@@ -95,15 +186,15 @@ def _adam(config: TrainConfig) -> tuple[Stage, ...]:
 
     From a given model no start is needed, and three quarters of the steps are enough.
     """
-    given = config.start is not None
-    starts = 0 if given else 3 if config.layers <= 4 else 1
+    given, shallow = config.start is not None, config.layers <= 4
+    starts = 0 if given else 3 if shallow else 1
     steps = config.steps or (9_000 if given else 12_000)
-    batch = config.batch or (2048 if config.layers <= 4 else 1024)
+    batch = config.batch or (2048 if shallow else 1024)
     # The shallower of these models can explode because of large features alone.
-    widen = _WIDEN_MINED if config.layers <= 4 or _widened(config) else 1.0
-    pool = 64 if config.layers <= 4 else 128  # 131 072 contexts
-    rate = config.rate or (1e-3 if given or config.layers <= 4 else 2e-3)
-    scale, origin = _full_scale(config.layers), "given" if given else "best"
+    widen = _WIDEN_MINED if shallow else 1.0
+    pool = 64 if shallow else 128  # 131 072 contexts
+    rate = config.rate or (1e-3 if given or shallow else 2e-3)
+    scale, origin = _initial_scale(config.layers), "given" if given else "best"
     start = AdamStage(
         name="start", steps=max(1, steps // 6), rate=rate, batch=batch, origin="init", init_scale=scale, final=0.1
     )
@@ -112,30 +203,14 @@ def _adam(config: TrainConfig) -> tuple[Stage, ...]:
     mining = Mining(every=200, pool=4 * pool, keep=1024, first_step=0, widen=widen)
     polish = replace(main, name="polish", steps=max(1, steps // 5), rate=rate * 0.2, origin="previous", mining=mining)
     polish = replace(polish, square_decay=0.99, warmup=50, final=0.02)
-    return (*_numbered(start, starts), main, polish, *_widened(config))
+    return (*_numbered(start, starts), main, polish)
 
 
-def _widened(config: TrainConfig) -> list[PoolStage]:
-    """Last stages for FULL models of three layers, with little noise up to five: large eigenvalues of Σ explode them.
+# --- up to two layers; DIAG with registers up to three ----------------------------------------------------------------
 
-    Features are widened in small steps: on a pool full of explosions, a second-order method would go far away.
-    """
-    noise = mean_variance(config.task.prior)
-    if config.layers > (4 if noise >= _QUIET else 5) or (config.layers > SHALLOW and noise >= _SOME_NOISE):
-        return []
-    most = 20 if config.layers == SHALLOW and noise < _SOME_NOISE else 12
-    return [
-        PoolStage(
-            name=f"widen {percent} %", steps=30, origin="best", pool=131_072, widen=1 + percent / 100, tolerance=0.1
-        )
-        for percent in range(2, most + 1, 2)
-    ]
-
-
-# --- DIAG, FULL up to two layers --------------------------------------------------------------------------------------
-
+_QUIET = 0.5  # mean of σ² below which a model is nearly GD++, a polynomial of the eigenvalues: U(0, 1) has 1/3
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
-_WIDEN_QUIET = {"diag": 1.2, "full": 1.3}  # with little noise a model is nearly GD++: a polynomial of the eigenvalues
+_WIDEN_QUIET = {"diag": 1.2, "full": 1.3}
 
 
 def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
@@ -147,9 +222,7 @@ def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
     steps, rate = config.steps or 1000, config.rate or 1e-2
     start = AdamStage(name="start", steps=steps, rate=rate, batch=batch, origin="init", init_scale=0.1, final=0.05)
     finish = PoolStage(name="finish", steps=60, pool=512 * batch, widen=_widen(config), tolerance=_CALM)
-    if config.layers > SHALLOW:  # most of the way on a smaller pool: deep ones converge slowly
-        finish = replace(finish, pool=256 * batch, steps=120)
-    return (*first, *_numbered(start, starts), _descend(batch, "best"), finish, *_sifted(batch, config))
+    return (*first, *_numbered(start, starts), _descend(batch, "best"), finish, _sifted(batch, config))
 
 
 def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
@@ -163,30 +236,24 @@ def _shallow_full(config: TrainConfig) -> tuple[Stage, ...]:
     steps, widen = config.steps or 60, _widen(config)
     finish = PoolStage(name="finish", steps=steps, origin=origin, pool=256 * batch, widen=widen, tolerance=_CALM)
     # Random streams are numbered as if the DIAG model were one stage, as in older versions: same results.
-    last = [replace(stage, stream=number) for number, stage in enumerate((finish, *_sifted(batch, config)), 1)]
+    last = [replace(stage, stream=number) for number, stage in enumerate((finish, _sifted(batch, config)), 1)]
     return *first, *last
 
 
 def _widen(config: TrainConfig) -> float:
-    """How far the features of pools are widened; deep models do not need it, with more noise from one layer less on."""
-    if mean_variance(config.task.prior) < _QUIET:
-        return _WIDEN_QUIET.get(config.kind, _WIDEN) if config.layers <= SHALLOW + 1 else 1.0
-    return _WIDEN if config.layers <= SHALLOW else 1.0
+    """How far the features of pools are widened."""
+    return _WIDEN_QUIET[config.kind] if mean_variance(config.task.prior) < _QUIET else _WIDEN
 
 
-def _sifted(batch: int, config: TrainConfig) -> list[PoolStage]:
-    """A last stage for models of at most three layers, whose best weights explode on one context in a million."""
-    if config.layers > SHALLOW:
-        return []
-    return [
-        PoolStage(
-            name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
-        )
-    ]
+def _sifted(batch: int, config: TrainConfig) -> PoolStage:
+    """A last stage, because the best weights of such models explode on one context in a million."""
+    return PoolStage(
+        name="sifted", steps=40, pool=128 * batch, sift=16, stretch=1.1, widen=_widen(config), tolerance=_CALM
+    )
 
 
-def _numbered(start: AdamStage, count: int) -> list[AdamStage]:
-    """``count`` random starts: start 1, start 2, …"""
+def _numbered(start: _Stage, count: int) -> list[_Stage]:
+    """``count`` stages of the same kind: start 1, start 2, …"""
     return [replace(start, name=f"{start.name} {number}") for number in range(1, count + 1)]
 
 

@@ -21,7 +21,7 @@ from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient, losses_and_gradient_on
-from ridgeformer.core.random import GramDraw, Purpose
+from ridgeformer.core.random import GramDraw, Purpose, token_rng
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import InputError
 from ridgeformer.evaluation import adjusted_losses
@@ -108,7 +108,8 @@ class Stage:
     steps: int
     origin: str = "previous"
     """Where the weights come from: "init", random ones; "given", the model that the config names; "best", the best
-    model so far; "previous", the end of the stage before; "smaller", the best model so far, of a smaller kind."""
+    model so far; "shaken", the same, changed at random; "previous", the end of the stage before; "smaller", the best
+    model so far, of a smaller kind."""
     kind: str | None = None
     """Kind of the model that is trained, if it is not that of the run: a smaller kind, as the start of a larger one."""
     init_scale: float = 0.0
@@ -120,8 +121,12 @@ class Stage:
     def start(self, run: Run, state: TrainState) -> TrainState:
         """The state before the first step, given the last state of the stage before."""
         kind, vector = self.kind or run.config.kind, state.vector
-        if self.origin in ("init", "given"):
-            model = run.fresh(kind, state.stage, self.init_scale) if self.origin == "init" else run.adopt(run.given)
+        if self.origin in ("init", "given", "shaken"):
+            given = self.origin == "given"
+            model = run.adopt(run.given) if given else run.fresh(kind, state.stage, self.init_scale)
+            if self.origin == "shaken":
+                rng = token_rng(run.config.seed, Purpose.SHAKE, state.stage)
+                model = shaken(run.template(kind).unflatten(state.best_vector), model, rng)
             vector, state = flat(model), replace(state, memory=None, lowest=math.inf)
         elif self.origin == "best":
             vector = state.best_vector
@@ -255,6 +260,23 @@ class Run:
             self._drawn.clear()
             self._drawn[name] = draw()
         return self._drawn[name]
+
+
+def shaken(model: LinearTransformer, fresh: LinearTransformer, rng: np.random.Generator) -> LinearTransformer:
+    """A model near another one, to start again from: a minimum next to a good one may be better.
+
+    Either every parameter changes, by its share in ``fresh``; or one layer is taken out, and a layer of ``fresh`` that
+    changes nothing yet is put in somewhere. (Such moves are known as *basin hopping*: Wales and Doye, 1997.)
+    """
+    old, new = model.parameters, fresh.parameters
+    if rng.random() < 0.5:
+        return model.replace({name: array * (1 + new[name]) for name, array in old.items()})
+    out, place = rng.integers(model.layers, size=2)
+    parameters = {}
+    for name, array in old.items():
+        layer = np.zeros_like(array[0]) if name in ("p", "P") else new[name][out]
+        parameters[name] = np.insert(np.delete(array, out, axis=0), place, layer, axis=0)
+    return model.replace(parameters)
 
 
 def flat(model: LinearTransformer) -> Array:
