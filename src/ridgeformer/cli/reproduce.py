@@ -30,7 +30,7 @@ from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.zoo import load, zoo_names
 
 _LIVE = TrainConfig(kind="diag", layers=4, noise="uniform:5", sequences=100_000)
-"""The model that is trained live when the others come from the zoo; it takes about fifteen seconds."""
+"""The model that is trained live when the others come from the zoo; it takes about twenty seconds."""
 _SEEDS = (0, 1, 2, 3, 4)
 _OUT = Path("reproduction")
 _COLOURS = {"better": "green", "worse": "red", "impossible as printed": "yellow"}
