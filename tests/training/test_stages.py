@@ -259,14 +259,16 @@ def test_shaken_models_have_all_parameters_changed_or_one_layer_replaced_by_an_e
 def test_hops_start_near_the_best_weights_so_far_and_each_somewhere_else() -> None:
     adam = AdamStage(name="one", steps=1, rate=1e-3, batch=8, origin="init", init_scale=0.02, warmup=1)
     hop = replace(adam, origin="shaken", init_scale=0.5)
-    run = short_run(ADAM, [adam, *(replace(hop, name=f"hop {number}") for number in range(6))])
+    run = short_run(ADAM, [adam, *(replace(hop, name=f"hop {number}") for number in range(12))])
     state, starts = run.start(), []
-    for _ in range(6):
+    for _ in range(12):
         best = state.best_score
         state, _ = run.step(state)
         assert state.best_score <= best
         starts.append(state.vector)
-    assert len({start.tobytes() for start in starts}) == 6
+    assert len({start.tobytes() for start in starts}) == 12
+    layers = [run.template("full").unflatten(start).parameters["P"] for start in starts]
+    assert len({all(layer.any() for layer in model) for model in layers}) == 2  # both kinds of change
     again = run.start()
     for start in starts:
         again, _ = run.step(again)
