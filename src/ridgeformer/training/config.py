@@ -73,7 +73,7 @@ class TrainConfig:
     batch: int | None = None
     """Contexts in a step; None: the number in the recipe."""
     rate: float | None = None
-    """Step size of Adam; None: the one in the recipe."""
+    """Step size of the main part, whose method depends on the recipe; None: the one in the recipe."""
     precision: str = "auto"
     """float32, float64 or auto. auto is float64 for tasks without noise, whose losses go below 1e-12, else float32."""
     sequences: int = 1_000_000

@@ -38,7 +38,7 @@ from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturat
 _SIGNS = (-1.0, 1.0)
 _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
-_UNBEARABLE = 100.0  # a loss that no predictor of a deep model should have; a trained one has 3 on its worst contexts
+_UNBEARABLE = 100.0  # a loss that a deep model should never have; calm ones have less than 10 beyond the task
 _TRIED = 65_536  # contexts from beyond the task, to see whether a model has such a loss
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
 

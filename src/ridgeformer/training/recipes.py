@@ -168,12 +168,15 @@ def _with_registers(config: TrainConfig) -> tuple[Stage, ...]:
     return (*starts, replace(main, origin="best"))
 
 
-_WORSE = 0.02  # the same for a stage that starts from a good model: worse than that, and the start is the result
-_LITTLE_NOISE = 2.0  # mean of σ²: U(0, 2) has 4/3, U(0, 3) has 3
+# How much worse the saturated mean, by which stages are ranked, may get
+_CALM = 0.5  # for weights that do not explode: at most a sixth was seen
+_WORSE = 0.02  # when a stage starts from a given model with registers: worse than that, and the given one is the result
+_PRICE = {"diag": 0.01, "full": 0.06}  # when a stage calms a model that still explodes beyond the task
+
+# Means of σ²
+_LITTLE_NOISE = 2.0  # U(0, 2) has 4/3, U(0, 3) has 3
 _SOME_NOISE = 6.0  # U(0, 4) has 5.3, U(0, 5) has 8.3
 _MUCH_NOISE = 10.0  # U(0, 6) has 12
-_PRICE = {"diag": 0.01, "full": 0.06}  # the same for a stage that calms a model which still explodes beyond the task
-_CALM = 0.5  # how much worse the saturated mean may get for weights that do not explode: at most a sixth was seen
 
 
 # --- large models, and kinds that users add ---------------------------------------------------------------------------
