@@ -187,6 +187,7 @@ def measure_tails(
         recorded = not job.recorded or (name in done and done[name].digest == job.digest(models))
         if not recorded or job.measured < sequences:
             todo.append(job)
+    todo.sort(key=lambda job: "-seed-" in job.name)  # last: no table shows them
     with Progress(sum(job.work(sequences, seed) for job in todo)) as progress:
         for number, one in enumerate(todo, 1):
             text, file = f"{number}/{len(todo)} {one.name}", shelf / f"{one.name}{SUFFIX}"

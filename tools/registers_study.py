@@ -150,6 +150,24 @@ def travel(start: rf.LinearTransformer, steps: int, seed: int = 0) -> rf.LinearT
     return natural.unflatten(vector)
 
 
+def without_directions(model: rf.LinearTransformer, directions: Array) -> rf.LinearTransformer:
+    """A FULL model that no longer tells some directions of feature space (d, k) from the average of the others.
+
+    P and Q then mix them neither with other features nor with targets.
+    """
+    rest = np.linalg.svd(directions)[0][:, directions.shape[1] :]
+    changed = {}
+    for name, matrices in model.astype(np.float64).parameters.items():
+        new = matrices.copy()
+        inner = rest.T @ matrices[..., :-1, :-1] @ rest
+        average = np.trace(inner, axis1=-2, axis2=-1) / rest.shape[1]
+        new[..., :-1, :-1] = rest @ inner @ rest.T + average[..., None, None] * (directions @ directions.T)
+        for place in ((..., slice(-1), -1), (..., -1, slice(-1))):
+            new[place] = matrices[place] @ rest @ rest.T
+        changed[name] = new
+    return model.astype(np.float64).replace(changed)
+
+
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +189,9 @@ def measure() -> dict[str, Any]:
         directions[name] = {"excess": (0.5 * values[::-1]).tolist(), "limit": limit}
         if model.kind == "full":
             directions[name]["aligned"] = _alignment(model, vectors[:, ::-1][:, :3])
+            for which, ordered in (("worst", vectors[:, ::-1]), ("best", vectors)):
+                changed = (without_directions(model, ordered[:, :count]) for count in (1, 2, 3))
+                directions[name][which] = [rf.evaluate(each, task, _SEQUENCES, 4).adjusted_loss for each in changed]
     _say("dropping parameters of the four-layer model with one register")
     dropped = prune(rf.load("diag-4-registers-1-uniform-5"), 14)
     _say("one model for all sizes")

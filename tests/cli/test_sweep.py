@@ -96,12 +96,12 @@ def test_display_counts_expected_time_and_shows_who_is_where(monkeypatch: Patch,
         ):
             display.show_event(event)
     assert shown == [
-        ("1 of 4 done", 3.0, 3.0),
-        (f"1 of 4 done, 1 running: {two.name}", 3.0, 3.0),
-        (f"1 of 4 done, 1 running: {two.name}", 4.5, 3.0),
-        ("2 of 4 done", 6.0, 3.0),
-        ("2 of 4 done, 1 failed", 9.0, 3.0),
-        ("2 of 4 done, 1 failed, 1 skipped", 12.0, 3.0),
+        ("1 of 4 done", 1.0, 1.0),
+        (f"1 of 4 done, 1 running: {two.name}", 1.0, 1.0),
+        (f"1 of 4 done, 1 running: {two.name}", 1.5, 1.0),
+        ("2 of 4 done", 2.0, 1.0),
+        ("2 of 4 done, 1 failed", 3.0, 1.0),
+        ("2 of 4 done, 1 failed, 1 skipped", 4.0, 1.0),
     ]
     assert capsys.readouterr().err == f"ridgeformer: {three.name}: It exploded.\n"
 

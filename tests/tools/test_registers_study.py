@@ -52,3 +52,19 @@ def test_pruning_drops_one_number_at_a_time_and_keeps_the_others_finite(monkeypa
     zeros = [sum(value == 0 for name in ("p", "q") for value in np.ravel(each[name])) for each in found]
     assert zeros == [0, 1, 2, 3]
     assert all(np.isfinite(each["loss"]) for each in found)
+
+
+def test_model_without_directions_treats_these_alike_and_the_others_as_before() -> None:
+    draw = TASK.draw_contexts(200, seed=5)
+    model = tame_model("full", 2, 1, 10, draw.context.gram, strength=1.0)
+    frame = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 10)))[0]
+    directions, rest = frame[:, :3], frame[:, 3:]
+    changed = study.without_directions(model, directions)
+    turn = rest @ rest.T + directions @ np.roll(np.eye(3), 1, axis=0) @ directions.T
+    whole = np.eye(11)
+    whole[:10, :10] = turn
+    turned = rf.Context(whole @ draw.context.gram @ whole.T, 20)
+    np.testing.assert_allclose(changed.weights(turned), changed.weights(draw.context) @ turn.T, rtol=1e-8, atol=1e-10)
+    assert not np.allclose(model.weights(turned), model.weights(draw.context) @ turn.T, rtol=1e-3)
+    blocks = [each.parameters["P"][:, :, :10, :10] for each in (model.astype(np.float64), changed)]
+    np.testing.assert_allclose(rest.T @ blocks[1] @ rest, rest.T @ blocks[0] @ rest, rtol=1e-8, atol=1e-12)

@@ -186,6 +186,29 @@ def test_hard_contexts_make_a_model_calm_beyond_its_task() -> None:
     assert outside["calm"] < 0.3 * outside["wild"]
 
 
+def test_weight_of_hard_contexts_falls_when_the_factors_have_grown() -> None:
+    calm = Calm(weight=0.1, last_weight=0.001, rise=(0.0, 0.5))
+    assert [calm.weight_at(share) for share in (0.0, 0.5, 0.75, 1.0)] == pytest.approx([0.1, 0.1, 0.01, 0.001])
+    assert {Calm(weight=0.1).weight_at(share) for share in (0.0, 0.5, 1.0)} == {0.1}
+
+
+def test_stage_in_which_that_weight_falls_to_nothing_ends_like_one_that_began_so() -> None:
+    """Later steps of the same state: only the weight is different."""
+    start, stage = short_run(NATURAL).stages
+    assert isinstance(stage, NaturalStage)
+    ends = []
+    for weight, last in ((1.0, None), (1.0, 1e-300), (1e-300, None)):
+        calm = Calm(search=64, keep=32, batch=16, weight=weight, last_weight=last, rise=(0.0, 1e-9))
+        run = short_run(NATURAL, [start, replace(stage, steps=10**6, warmup=1, final=1.0, calm=calm)])
+        state = run.start()
+        while state.stage == 0:
+            state, _ = run.step(state)
+        state, _ = run.step(replace(state, step=10**6 - 1))
+        ends.append(state.vector)
+    assert not np.allclose(ends[0], ends[2], rtol=1e-6)
+    np.testing.assert_allclose(ends[1], ends[2], rtol=1e-12)
+
+
 @pytest.mark.parametrize("fault", NAMES)
 def test_steps_with_faults_are_skipped(fault: str) -> None:
     start, *rest = short_run(NATURAL).stages

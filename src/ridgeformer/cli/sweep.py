@@ -13,10 +13,9 @@ from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.sweeps import Event, Study, SweepResult, read_study
 from ridgeformer.sweeps import sweep as run_sweep
 from ridgeformer.training.config import TrainConfig
-from ridgeformer.training.recipes import SHALLOW
+from ridgeformer.training.recipes import stages_of
 
 _MOST_NAMED = 3  # cells that are named in a line
-_STEPS, _BATCH = 12_000, 1024  # of the recipe that the expected seconds are for
 
 
 def sweep(
@@ -88,20 +87,10 @@ def check_failures(result: SweepResult, cells: int) -> None:
 
 
 def expected_seconds(config: TrainConfig) -> float:
-    """Rough training time on one core, for the estimate of the time left; measured on a Xeon of 2023."""
-    if config.recipe == "paper":
-        return 20.0 * config.layers * (config.steps or 200_000) / _STEPS * (config.batch or 2048) / _BATCH
-    if config.kind == "gdpp" or config.noise_free:
-        return 3.0
-    if config.registers and config.layers > SHALLOW:
-        size = config.layers * (1 + config.registers)
-        return (4.0 + 0.7 * size if config.start else 15.0 + 3.0 * size) * (config.steps or 1500) / 1500
-    if config.kind == "diag":
-        return 6.0 + config.layers * (1.0 if config.start else 2.0)
-    if config.layers <= SHALLOW:
-        return 90.0 if config.layers == SHALLOW else 12.0
-    seconds = config.layers * (1 + config.heads) * (2.0 if config.start else 3.0)
-    return seconds * (config.steps or _STEPS) / _STEPS
+    """Rough training time on one core, for the estimate of the time left; measured on an AMD EPYC of 2023."""
+    contexts = sum(stage.contexts for stage in stages_of(config))
+    size = config.heads * (1 + 0.2 * config.registers) * (1.5 if config.kind == "full" else 1.0)
+    return 1.0 + 1e-6 * contexts * (0.9 + 0.2 * config.layers * size)
 
 
 class SweepDisplay(terminal.Progress):

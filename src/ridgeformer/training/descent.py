@@ -48,6 +48,11 @@ class DescentStage(Stage):
     final: float = 0.01
     """Share of the step size that is left at the end."""
 
+    @property
+    def contexts(self) -> int:
+        """One batch for each step."""
+        return self.steps * self.batch
+
     def start(self, run: Run, state: TrainState) -> TrainState:
         """As in every stage, with an optimiser that knows nothing yet."""
         return self.refreshed(super().start(run, state))

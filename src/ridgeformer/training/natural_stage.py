@@ -60,6 +60,8 @@ class Calm:
     """Between these shares of the stage's steps the factors grow from 1."""
     weight: float = 0.01
     """Of their mean loss, beside that of the task."""
+    last_weight: float | None = None
+    """Its value at the end of the stage, if it falls; it begins to fall when the factors have grown."""
     bearable: float = 3.0
     """Losses well below this add next to nothing."""
     saturation: float = 1.0
@@ -71,6 +73,18 @@ class Calm:
     """Contexts that are remembered."""
     batch: int = 512
     """Contexts that add to each step."""
+
+    def risen(self, share: float) -> float:
+        """How far the factors have grown, from 0 to 1, after a share of the stage's steps."""
+        begin, end = self.rise
+        return float(np.clip((share - begin) / (end - begin), 0.0, 1.0))
+
+    def weight_at(self, share: float) -> float:
+        """The weight after a share of the stage's steps; it falls by the same factor in every step."""
+        end = self.rise[1]
+        if self.last_weight is None or share <= end:
+            return self.weight
+        return float(self.weight * (self.last_weight / self.weight) ** ((share - end) / (1 - end)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +113,12 @@ class NaturalStage(DescentStage):
     calm: Calm | None = Calm()
     if_restless: bool = False
     """Whether the stage is left out for a model that bears all contexts as far out as ``calm`` says."""
+
+    @property
+    def contexts(self) -> int:
+        """Batches, and what the curvature needs; every second model that may be restless is."""
+        count = super().contexts + self.steps // self.every * self.sample
+        return count // 2 if self.if_restless else count
 
     def start(self, run: Run, state: TrainState) -> TrainState:
         """As in every stage; a given model is the result unless the stage makes a better one of it."""
@@ -147,7 +167,7 @@ class NaturalStage(DescentStage):
             matters = _unbearable(model, hard, self.calm.bearable)
             options = {"saturation": self.calm.saturation, "importance": matters, "threads": run.threads}
             _, push = run.losses_on(model, hard, **options)
-            vector = vector + self.calm.weight * flat(push)
+            vector = vector + self.calm.weight_at(state.step / self.steps) * flat(push)
         return Slope(losses + floor, saturated_mean(losses, importance) + floor, vector)
 
     def change(self, state: TrainState, gradient: Array, rate: float) -> tuple[TrainState, Array]:
@@ -190,9 +210,7 @@ class NaturalStage(DescentStage):
         self, run: Run, state: TrainState, model: LinearTransformer, calm: Calm, rng: np.random.Generator
     ) -> GramDraw:
         """The worst contexts of those that are remembered and of a new search."""
-        begin, end = calm.rise
-        risen = float(np.clip((state.step / self.steps - begin) / (end - begin), 0.0, 1.0))
-        found = beyond(model, run.task, calm, risen, rng, run.threads)
+        found = beyond(model, run.task, calm, calm.risen(state.step / self.steps), rng, run.threads)
         return worst_of(model, found if state.memory is None else joined([state.memory, found]), calm.keep)
 
     def _curvature(self, run: Run, state: TrainState, model: LinearTransformer, rng: np.random.Generator) -> Array:
@@ -204,7 +222,7 @@ class NaturalStage(DescentStage):
             hard = state.memory.rows(rng.integers(len(state.memory.gram), size=self.calm.batch))
             matters = _unbearable(model, hard, self.calm.bearable)
             own = curvature(model, hard, matters, self.calm.saturation, rng, run.threads)
-            matrix = matrix + self.calm.weight * own
+            matrix = matrix + self.calm.weight_at(state.step / self.steps) * own
         return matrix
 
 

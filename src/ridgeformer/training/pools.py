@@ -265,6 +265,11 @@ class PoolStage(Stage):
     stream: int | None = None
     """Number of the random stream of the pool; None for the stage's place in the run."""
 
+    @property
+    def contexts(self) -> int:
+        """The pool for each step; half of the steps, because it usually converges."""
+        return self.steps * self.pool // 2
+
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
         """One iteration. When it has converged the rest of the stage's steps count as done."""
         template = run.template(state.kind).astype(np.float64)

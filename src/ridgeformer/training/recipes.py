@@ -32,8 +32,6 @@ def stages_of(config: TrainConfig) -> tuple[Stage, ...]:
 
 def _recipe(config: TrainConfig) -> Callable[[TrainConfig], tuple[Stage, ...]]:
     """The fast recipe for a kind and depth."""
-    if config.kind == "diag" and config.registers:
-        return _with_registers if config.layers > SHALLOW else _diagonal
     if config.kind == "diag":
         return _deep if config.layers >= SHALLOW else _diagonal
     if config.kind == "full" and config.layers < SHALLOW:
@@ -81,11 +79,11 @@ def _initial_scale(layers: int) -> float:
 def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
 
-    Starts have small batches and long steps: their noise leads out of the poorest minima. With a given model there are
-    fewer of them. The last stage is for models that still explode beyond the task.
+    The last stage is for models that still explode beyond the task.
     """
-    full = config.kind == "full"
-    steps, rate, batch = config.steps or (600 if full else 800), config.rate or 0.2, config.batch or 4096
+    full, scratch = config.kind == "full", config.start is None
+    usual = 600 if full else 1500 if config.registers and scratch else 800
+    steps, rate, batch = config.steps or usual, config.rate or 0.2, config.batch or 4096
     main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, origin="best", tolerance=_CALM)
     main = replace(main, calm=_calm(config))
     if full:  # a thousand numbers: the curvature needs more contexts, and costs more
@@ -93,7 +91,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     starts = _full_starts(config, main) if full else _diagonal_starts(config, main)
     last: list[Stage] = []
     if config.layers > SHALLOW:
-        calm = replace(_calm(config), weight=0.05, saturation=10.0, rise=(0.0, 0.4))
+        calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
         last = [replace(main, name="calm", calm=calm, if_restless=True, tolerance=_PRICE[config.kind])]
     return (*starts, main, *last)
 
@@ -107,12 +105,18 @@ def _short(main: NaturalStage, name: str, origin: str) -> NaturalStage:
 
 
 def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
-    """Random starts, and hops from the best minimum so far to others near it: deep models have many."""
+    """Random starts, and hops from the best minimum so far to others near it: deep models have many.
+
+    Starts have small batches and long steps: their noise leads out of the poorest minima.
+    """
     start = AdamStage(name="start", steps=min(2000, 3 * main.steps), rate=3e-2, batch=128, origin="init", final=0.02)
-    starts = _numbered(replace(start, init_scale=0.03), 12 if config.start is None else 6)
     hop = replace(_short(main, "hop", "shaken"), sample=2048, init_scale=0.5)
-    given = [] if config.start is None else [replace(_short(main, "from given", "given"), sample=2048)]
-    return [*given, *starts, *_numbered(hop, min(24, 4 * config.layers - 5))]
+    starts, hops, given = 12, min(24, 4 * config.layers - 5), []
+    if config.start is not None:
+        given = [replace(_short(main, "from given", "given"), sample=2048)]
+    if config.registers:  # most minima are good
+        starts, hops = (0, 4) if given else (12, 8)
+    return [*given, *_numbered(replace(start, init_scale=0.03), starts), *_numbered(hop, hops)]
 
 
 def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
@@ -130,48 +134,27 @@ def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
 
 
 def _calm(config: TrainConfig) -> Calm:
-    """What a model of three layers and more shall bear.
+    """What a model of three layers and more shall bear, and how much that may cost.
 
     With little noise a deep model is nearly GD++, a polynomial of the eigenvalues: large features explode it. Models of
     three layers have heavy tails at their very optimum. They can bear less, or would lose too much on the task itself.
+    Registers make it cheap to be calm.
     """
-    noise, full = mean_variance(config.task.prior), config.kind == "full"
-    if config.layers == SHALLOW:
-        return Calm(reach=2.0 if noise < _MUCH_NOISE else 1.5, weight=0.01 if full or noise < _SOME_NOISE else 0.003)
-    return Calm(widen=1.4 if noise < _LITTLE_NOISE else 1.25, reach=2.2, weight=0.005 if full else 0.01)
-
-
-# --- registers, four layers and more ----------------------------------------------------------------------------------
-
-
-def _with_registers(config: TrainConfig) -> tuple[Stage, ...]:
-    """Several short starts, because most end in a poor minimum; then natural gradient, at length, from the best.
-
-    After each start follows a short natural gradient: then it is clear which minimum will be the best. From a given
-    model no start is needed, and two thirds of the steps are enough.
-    """
-    steps, rate, batch = config.steps or 1500, config.rate or 0.2, config.batch or 4096
-    # With little noise a model is nearly GD++, a polynomial of the eigenvalues: what explodes it are large features.
-    calm = Calm(widen=1.4) if mean_variance(config.task.prior) < _LITTLE_NOISE else Calm()
-    main = NaturalStage(name="natural gradient", steps=steps, rate=rate, batch=batch, tolerance=_CALM, calm=calm)
-    if config.start is not None:
-        # New layers of a deeper model hardly change its answers at first, so that early steps would be too long.
-        given = replace(main, origin="given", steps=-(-2 * steps // 3), warmup=200, tolerance=_WORSE)
-        return (given,)
-    start = AdamStage(name="start", steps=min(1000, 3 * steps), rate=1e-2, batch=512, init_scale=0.1, final=0.05)
-    little = Calm(rise=(0.0, 1.0), reach=1.2, weight=0.003)
-    short = replace(main, name="sharpen", steps=min(150, steps), batch=-(-batch // 2), calm=little, tolerance=0.0)
-    starts: list[Stage] = []
-    for number in range(1, 13):
-        starts.append(replace(start, name=f"start {number}", origin="init"))
-        starts.append(replace(short, name=f"sharpen {number}", origin="previous"))
-    return (*starts, replace(main, origin="best"))
+    noise, full, shallow = mean_variance(config.task.prior), config.kind == "full", config.layers == SHALLOW
+    little = noise < _LITTLE_NOISE
+    if config.registers:
+        return Calm(widen=1.4 if little and not shallow else 1.25, reach=2.6, weight=0.003)
+    if shallow:
+        reach, weight = 2.0 if noise < _MUCH_NOISE else 1.5, 0.01 if full and not little else 0.003
+        return Calm(widen=1.3 if little else 1.25, reach=reach, weight=weight)
+    if config.layers == SHALLOW + 1 and noise < _SOME_NOISE and not full:
+        return Calm(widen=1.3 if little else 1.25, reach=2.2, weight=0.003)
+    return Calm(widen=1.4 if little else 1.25, reach=2.2, weight=0.005 if full else 0.01)
 
 
 # How much worse the saturated mean, by which stages are ranked, may get
 _CALM = 0.5  # for weights that do not explode: at most a sixth was seen
-_WORSE = 0.02  # when a stage starts from a given model with registers: worse than that, and the given one is the result
-_PRICE = {"diag": 0.01, "full": 0.06}  # when a stage calms a model that still explodes beyond the task
+_PRICE = {"diag": 0.003, "full": 0.03}  # when a stage calms a model that still explodes beyond the task
 
 # Means of σ²
 _LITTLE_NOISE = 2.0  # U(0, 2) has 4/3, U(0, 3) has 3
@@ -209,7 +192,7 @@ def _adam(config: TrainConfig) -> tuple[Stage, ...]:
     return (*_numbered(start, starts), main, polish)
 
 
-# --- up to two layers; DIAG with registers up to three ----------------------------------------------------------------
+# --- up to two layers -------------------------------------------------------------------------------------------------
 
 _QUIET = 0.5  # mean of σ² below which a model is nearly GD++, a polynomial of the eigenvalues: U(0, 1) has 1/3
 _WIDEN = 1.1  # ‖X‖² is then two standard deviations larger than usual at n = 20, d = 10
@@ -219,7 +202,7 @@ _WIDEN_QUIET = {"diag": 1.2, "full": 1.3}
 def _diagonal(config: TrainConfig) -> tuple[Stage, ...]:
     """Many short starts, because most end in a poor minimum; then from the best one down to the nearest minimum."""
     given = config.start is not None
-    starts = {1: 1, 2: 4}.get(config.layers, 4 if given else 12)
+    starts = 1 if config.layers == 1 else 4
     batch = config.batch or 512
     first = [_descend(batch, "given")] if given else []
     steps, rate = config.steps or 1000, config.rate or 1e-2

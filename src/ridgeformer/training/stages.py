@@ -136,6 +136,11 @@ class Stage:
         state = replace(state, step=0, curvature=None, bad_in_a_row=0, rate_factor=1.0, smoothed=math.nan)
         return replace(state, kind=kind, vector=vector, safe_vector=vector, adam=Adam.start(len(vector)))
 
+    @property
+    def contexts(self) -> int:
+        """Roughly how many gradients of contexts it computes: how long it takes depends on that."""
+        return 0
+
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
         """(state after one more step, what happened in it)."""
         raise NotImplementedError
