@@ -16,7 +16,7 @@ import numpy as np
 import tyro
 
 import ridgeformer as rf
-from learned_page import table
+from learned_page import claim, table
 from ridgeformer.analysis.registers import explain_registers
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
@@ -24,18 +24,34 @@ from ridgeformer.core.random import GramDraw
 from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
+from ridgeformer.theory.registers import register_models
 from ridgeformer.training.natural_stage import curvature
 from ridgeformer.training.optimisers import Metric, clip_norm
 from ridgeformer.training.pools import posterior_means
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _NOISE = "uniform:5"
+_SHORT = "diag-4-registers-1-uniform-5"
 _POOL, _BATCH, _REFRESH = 32_768, 4096, 10
+_STEPS = 200
 _SATURATION = 10.0
 _FIRST = "## What registers hold"
 _SEQUENCES = 200_000
+_TRACED = 5000
+_PENALTIES = np.logspace(-2, 4, 61)
+_BANDS = (0.0, 1.0, 2.0, 3.0, 4.0)
+"""Lower ends of bands of σ, each 1 wide."""
 _SIZES = ((5, 5), (5, 10), (5, 20), (10, 10), (10, 20), (10, 40), (20, 20), (20, 40), (20, 80), (40, 40), (40, 160))
 """(d, n) on which the model that travels is trained and measured."""
+_FULL = ("diag-7-uniform-5", *(f"full-{layers}-uniform-5" for layers in (4, 5, 6, 7)))
+"""Models whose errors are split by directions of feature space."""
+_ONE_REGISTER = ("diag-4-registers-1", "diag-7-registers-1")
+_BLOCKS: dict[str, tuple[Any, ...] | None] = {
+    "nothing": None,
+    "P_xy": (..., slice(-1), -1),
+    "P_yx": (..., -1, slice(-1)),
+}
+"""What is left out of FULL models that are fitted again."""
 _UNSEEN = ((7, 14), (15, 30), (30, 60), (30, 120))
 """And where it is only measured."""
 
@@ -73,7 +89,7 @@ def pruned_descent(
     return model.unflatten(vector), matrix
 
 
-def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0, steps: int = 200) -> list[dict[str, Any]]:
+def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0, steps: int = _STEPS) -> list[dict[str, Any]]:
     """Drop parameters one at a time, the one that is missed least first, and fit the others again.
 
     How much a parameter is missed is θ²/(2 [H⁻¹]_kk), and the others move by −θ [H⁻¹]_:k/[H⁻¹]_kk to make up for it
@@ -150,22 +166,54 @@ def travel(start: rf.LinearTransformer, steps: int, seed: int = 0) -> rf.LinearT
     return natural.unflatten(vector)
 
 
-def without_directions(model: rf.LinearTransformer, directions: Array) -> rf.LinearTransformer:
-    """A FULL model that no longer tells some directions of feature space (d, k) from the average of the others.
+def first_write(model: rf.LinearTransformer) -> int:
+    """The first layer of a FULL model that writes targets into features: whose P_xy is not small against the largest.
 
-    P and Q then mix them neither with other features nor with targets.
+    GD++ and DIAG models have no P_xy.
     """
-    rest = np.linalg.svd(directions)[0][:, directions.shape[1] :]
-    changed = {}
-    for name, matrices in model.astype(np.float64).parameters.items():
-        new = matrices.copy()
-        inner = rest.T @ matrices[..., :-1, :-1] @ rest
-        average = np.trace(inner, axis1=-2, axis2=-1) / rest.shape[1]
-        new[..., :-1, :-1] = rest @ inner @ rest.T + average[..., None, None] * (directions @ directions.T)
-        for place in ((..., slice(-1), -1), (..., -1, slice(-1))):
-            new[place] = matrices[place] @ rest @ rest.T
-        changed[name] = new
-    return model.astype(np.float64).replace(changed)
+    sizes = np.linalg.norm(model.parameters["P"][:, 0, :-1, -1], axis=-1)
+    return int(np.argmax(sizes > 0.1 * sizes.max()))
+
+
+def refitted(model: rf.LinearTransformer, pool: GramDraw, left_out: tuple[Any, ...] | None) -> rf.LinearTransformer:
+    """A FULL model fitted again without a part of P in all layers, and with everything else free."""
+    model = model.astype(np.float64)
+    free = {name: np.ones_like(array) for name, array in model.parameters.items()}
+    if left_out is not None:
+        free["P"][left_out] = 0.0
+    mask = model.replace(free).flatten()
+    rng = np.random.default_rng(0)
+    return pruned_descent(model.unflatten(model.flatten() * mask), mask, pool, 2 * _STEPS, rng)[0]
+
+
+def penalties(model: rf.LinearTransformer, task: Task, seed: int = 3) -> list[dict[str, Any]]:
+    """√v of the ridge regression whose direction is closest to what ŵ and each register hold after each layer.
+
+    Medians over the contexts of each band of noise; and the median cosine.
+    """
+    draw = task.draw_contexts(_TRACED, seed=seed)
+    values, vectors, cross = draw.context.spectrum
+    ridge = _unit(cross[:, None, :] / (values[:, None, :] + _PENALTIES[:, None]))
+    bands = [(draw.sigma >= low) & (draw.sigma < low + 1) for low in _BANDS]
+    found = []
+    for layer, state in enumerate(register_models(model.astype(np.float64), draw.context)[1:], 1):
+        for place in range(model.registers + 1):
+            turned = _unit(np.einsum("bji,bj->bi", vectors, state.W[:, place]))
+            cosines = np.abs(np.einsum("bgi,bi->bg", ridge, turned))
+            root = np.sqrt(_PENALTIES[cosines.argmax(axis=1)])
+            found.append(
+                {
+                    "layer": layer,
+                    "register": place + 1 if place < model.registers else None,
+                    "bands": [float(np.median(root[band])) for band in bands],
+                    "cosine": float(np.median(cosines.max(axis=1))),
+                }
+            )
+    return found
+
+
+def _unit(vectors: Array) -> Array:
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(float).tiny))
 
 
 # --- measurements -----------------------------------------------------------------------------------------------------
@@ -175,25 +223,16 @@ def measure() -> dict[str, Any]:
     """All numbers of the section."""
     task = Task(noise=_NOISE)
     held = {}
-    for name in ("diag-4-registers-1-uniform-5", "diag-7-registers-2-uniform-5"):
+    for name in (_SHORT, "diag-7-registers-2-uniform-5"):
         _say(f"reading the registers of {name}")
         explained = explain_registers(rf.load(name), task, sequences=20_000)
-        held[name] = {"readouts": plain(explained.readouts), "progress": plain(explained.progress)}
-    _say("errors by direction")
+        held[name] = {"readouts": plain(explained.readouts), "penalties": penalties(rf.load(name), task)}
     directions = {}
-    for name in ("diag-7-uniform-5", "full-7-uniform-5", "full-4-uniform-5"):
-        model = rf.load(name)
-        contexts, limit = bayes_pool(task, _SEQUENCES, 3)
-        error = model.weights(rf.Context(contexts.gram, 20)) - contexts.oracle
-        values, vectors = np.linalg.eigh(error.T @ error / len(error))
-        directions[name] = {"excess": (0.5 * values[::-1]).tolist(), "limit": limit}
-        if model.kind == "full":
-            directions[name]["aligned"] = _alignment(model, vectors[:, ::-1][:, :3])
-            for which, ordered in (("worst", vectors[:, ::-1]), ("best", vectors)):
-                changed = (without_directions(model, ordered[:, :count]) for count in (1, 2, 3))
-                directions[name][which] = [rf.evaluate(each, task, _SEQUENCES, 4).adjusted_loss for each in changed]
+    for name in _FULL:
+        _say(f"directions of {name}")
+        directions[name] = _directions(rf.load(name), task)
     _say("dropping parameters of the four-layer model with one register")
-    dropped = prune(rf.load("diag-4-registers-1-uniform-5"), 14)
+    dropped = prune(rf.load(_SHORT), 14)
     _say("one model for all sizes")
     model = travel(rf.load("diag-7-registers-2-uniform-5"), 600)
     sizes = []
@@ -216,14 +255,7 @@ def measure() -> dict[str, Any]:
     parameters = {name: array.tolist() for name, array in model.parameters.items()}
     losses = {
         f"{kind}": _losses(kind)
-        for kind in (
-            "diag-7",
-            "diag-7-registers-1",
-            "diag-7-registers-2",
-            "diag-7-registers-3",
-            "full-7",
-            "diag-4-registers-1",
-        )
+        for kind in (*(f"diag-{layers}" for layers in (4, 5, 6, 7)), "full-4", "full-7", *_ONE_REGISTER)
     }
     return {
         "held": held,
@@ -252,15 +284,19 @@ def _moved(model: rf.LinearTransformer, dim: int, examples: int) -> rf.LinearTra
     return in_units(natural, dim, examples)
 
 
-def _alignment(model: rf.LinearTransformer, top: Array) -> float:
-    """Share of what P's feature blocks do beyond a multiple of I that lies in the three directions of largest error.
-
-    Three directions out of ten that had nothing to do with it would hold 0.51: 1 − 0.7², on one side or the other.
-    """
-    P = model.parameters["P"].astype(np.float64)[:, 0, :-1, :-1]
-    beside = P - np.trace(P, axis1=1, axis2=2)[:, None, None] / P.shape[-1] * np.eye(P.shape[-1])
-    other = np.eye(P.shape[-1]) - top @ top.T
-    return float(1 - ((other @ beside @ other) ** 2).sum() / (beside**2).sum())
+def _directions(model: rf.LinearTransformer, task: Task) -> dict[str, Any]:
+    """The excess over the posterior mean by directions, the worst first; and whether targets are written into it."""
+    contexts, _ = bayes_pool(task, _SEQUENCES, 3)
+    error = model.weights(rf.Context(contexts.gram, 20)) - contexts.oracle
+    values, vectors = np.linalg.eigh(error.T @ error / len(error))
+    found: dict[str, Any] = {"excess": (0.5 * values[::-1]).tolist()}
+    if model.kind == "full":
+        layer, (pool, _) = first_write(model), bayes_pool(task, _POOL, 0)
+        written = model.parameters["P"][layer, 0, :-1, -1].astype(np.float64)
+        found |= {"layer": layer + 1, "share": float((written @ vectors[:, -1]) ** 2 / (written @ written))}
+        for name, part in _BLOCKS.items():
+            found[name] = rf.evaluate(refitted(model, pool, part), task, _SEQUENCES, 4).adjusted_loss
+    return found
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -291,21 +327,45 @@ def section(found: dict[str, Any]) -> Iterator[str]:
                 (str(each["layer"]), str(each["register"]), *("" if v is None else f"{v:.2f}" for v in numbers))
             )
         yield table(head, rows)
+    yield from _second_answer(found["held"][_SHORT]["penalties"])
     yield "## Does FULL use features as registers?"
     losses, directions = found["losses"], found["directions"]
     yield (
-        "A FULL model has no registers, but it may spend feature directions as such. Then its answers should be worse "
-        "in these directions than in others. The table shows the excess over the Bayes limit, split by directions of "
-        "feature space, the worst first."
+        "A FULL model has no registers, but it may spend directions of feature space as such. Then its answers should "
+        "be worse there. The table splits the excess over the Bayes limit by directions, the worst first, in units of "
+        "0.001."
     )
-    places = ("model", *map(str, range(1, 11)))
-    yield table(places, [(f"`{name}`", *(f"{v:.5f}" for v in each["excess"])) for name, each in directions.items()])
-    aligned = ", ".join(f"{each['aligned']:.2f} for `{name}`" for name, each in directions.items() if "aligned" in each)
+    heads = ("model", *map(str, range(1, 11)))
+    yield table(heads, [(f"`{name}`", *(f"{1000 * v:.2f}" for v in e["excess"])) for name, e in directions.items()])
+    full = {name: each for name, each in directions.items() if "layer" in each}
+    equal = [each["excess"] for name, each in directions.items() if name not in full]
+    yield claim(
+        "For DIAG all directions are the same. Each FULL model has one in which it is far worse than in most others.",
+        all(max(values) < 1.2 * min(values) for values in equal)
+        and all(each["excess"][0] > 1.8 * float(np.median(each["excess"])) for each in full.values()),
+    )
     yield (
-        f"Of what the feature blocks of P do beyond a multiple of I, the three worst directions hold {aligned}; three "
-        f"random ones would hold 0.51. DIAG with 7 layers has a loss of {losses['diag-7']:.4f}, FULL "
-        f"{losses['full-7']:.4f}, and DIAG with 1, 2 and 3 registers {losses['diag-7-registers-1']:.4f}, "
-        f"{losses['diag-7-registers-2']:.4f} and {losses['diag-7-registers-3']:.4f}."
+        "The block P_xy of a layer writes targets into features. It is zero in DIAG models, and next to zero in the "
+        "first layers of FULL ones. For the first layer where it is not, the next table has the share of P_xy that "
+        "lies along the worst direction. Beside it are losses: of the model fitted again as it is (a short natural "
+        "gradient), fitted again without P_xy in all layers, and without P_yx, which is as large; and of DIAG."
+    )
+    rows = []
+    for name, each in full.items():
+        fitted = (f"{each[block]:.4f}" for block in _BLOCKS)
+        rows.append(
+            (f"`{name}`", str(each["layer"]), f"{each['share']:.1%}", *fitted, f"{_diagonal(name, losses):.4f}")
+        )
+    yield table(("model", "layer", "share", "fitted again", "without P_xy", "without P_yx", "DIAG"), rows)
+    one = {depth: losses[f"diag-{depth}-registers-1"] for depth in (4, 7)}
+    yield claim(
+        "So targets are written into the direction that is given up: **FULL models make themselves a register out of a "
+        "feature**. When they may not, most of their advantage over DIAG is gone, or all of it. A true register is "
+        f"better: DIAG with one has {one[4]:.4f} with 4 layers and {one[7]:.4f} with 7, where FULL has "
+        f"{losses['full-4']:.4f} and {losses['full-7']:.4f}.",
+        all(each["share"] > 0.95 and each["P_yx"] < each["P_xy"] for each in full.values())
+        and all(_advantage_left(name, each, losses) < 0.5 for name, each in full.items())
+        and all(one[depth] < losses[f"full-{depth}"] < losses[f"diag-{depth}"] for depth in (4, 7)),
     )
     yield "## The shortest four layers with one register"
     dropped, own = found["dropped"], losses["diag-4-registers-1"]
@@ -339,6 +399,44 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         for e in found["sizes"]
     ]
     yield table(("d", "n", "Bayes limit", "one model", "ratio", "largest", "trained at 10, 20 only"), rows)
+
+
+def _second_answer(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What the one register of the four-layer model holds, in terms of ridge regression."""
+    yield (
+        "With one register there is a simple answer. For ŵ and for the register's weights, take the ridge regression "
+        f"whose direction is the closest. The table shows medians of the root √v of its penalty in `{_SHORT}`, in five "
+        "bands of noise; the right value of √v would be σ. The last column is the median cosine."
+    )
+    rows = []
+    for each in found:
+        who = "ŵ" if each["register"] is None else "register"
+        rows.append((str(each["layer"]), who, *(f"{v:.2f}" for v in each["bands"]), f"{each['cosine']:.3f}"))
+    yield table(("layer", "of", *(f"σ in {low:.0f}–{low + 1:.0f}" for low in _BANDS), "cosine"), rows)
+    *_, before, own_before, _, own = found
+    low, high = min(own_before["bands"]), max(own_before["bands"])
+    yield claim(
+        "Before the last layer ŵ is ridge regression for much noise, whatever the noise is: √v is between "
+        f"{low:.2f} and {high:.2f} in all bands. The register holds a regression with a smaller penalty, from "
+        f"{before['bands'][0]:.2f} to {before['bands'][-1]:.2f}. The last layer mixes the two, and √v of the answer "
+        f"goes from {own['bands'][0]:.2f} to {own['bands'][-1]:.2f}. **So the register is a second answer, for another "
+        "noise level.** It is also nearly parallel to what layer 3 added to ŵ, as a momentum would be (see above).",
+        high < 1.3 * low
+        and all(2 * mine < theirs for mine, theirs in zip(before["bands"], own_before["bands"], strict=True))
+        and own["bands"][-1] > 2.5 * own["bands"][0]
+        and all(each["cosine"] > 0.95 for each in (before, own_before, own)),
+    )
+
+
+def _diagonal(name: str, losses: dict[str, float]) -> float:
+    """The loss of the DIAG model as deep as a FULL one."""
+    return losses[f"diag-{name.split('-')[1]}"]
+
+
+def _advantage_left(name: str, found: dict[str, Any], losses: dict[str, float]) -> float:
+    """The share of FULL's advantage over DIAG that is left without P_xy; negative if it is worse than DIAG."""
+    diagonal = _diagonal(name, losses)
+    return float((diagonal - found["P_xy"]) / (diagonal - found["nothing"]))
 
 
 def _text(value: float | None) -> str:

@@ -54,17 +54,32 @@ def test_pruning_drops_one_number_at_a_time_and_keeps_the_others_finite(monkeypa
     assert all(np.isfinite(each["loss"]) for each in found)
 
 
-def test_model_without_directions_treats_these_alike_and_the_others_as_before() -> None:
-    draw = TASK.draw_contexts(200, seed=5)
-    model = tame_model("full", 2, 1, 10, draw.context.gram, strength=1.0)
-    frame = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 10)))[0]
-    directions, rest = frame[:, :3], frame[:, 3:]
-    changed = study.without_directions(model, directions)
-    turn = rest @ rest.T + directions @ np.roll(np.eye(3), 1, axis=0) @ directions.T
-    whole = np.eye(11)
-    whole[:10, :10] = turn
-    turned = rf.Context(whole @ draw.context.gram @ whole.T, 20)
-    np.testing.assert_allclose(changed.weights(turned), changed.weights(draw.context) @ turn.T, rtol=1e-8, atol=1e-10)
-    assert not np.allclose(model.weights(turned), model.weights(draw.context) @ turn.T, rtol=1e-3)
-    blocks = [each.parameters["P"][:, :, :10, :10] for each in (model.astype(np.float64), changed)]
-    np.testing.assert_allclose(rest.T @ blocks[1] @ rest, rest.T @ blocks[0] @ rest, rtol=1e-8, atol=1e-12)
+def test_first_layer_that_writes_targets_into_features() -> None:
+    model = rf.LinearTransformer.init("full", layers=3, dim=10, scale=0.01, seed=1)
+    P = model.parameters["P"].copy()
+    P[0, 0, :-1, -1], P[1, 0, :-1, -1] = 1e-3, np.arange(10)
+    assert study.first_write(model.replace({**model.parameters, "P": P})) == 1
+
+
+@pytest.mark.parametrize("name", ["P_xy", "P_yx"])
+def test_model_is_fitted_again_without_a_part_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "_POOL", 512)
+    monkeypatch.setattr(study, "_BATCH", 256)
+    monkeypatch.setattr(study, "_STEPS", 4)
+    model = tame_model("full", 2, 1, 10, TASK.draw_contexts(500, seed=5).context.gram, strength=1.0)
+    found = study.refitted(model, study.bayes_pool(TASK, 512, 0)[0], study._BLOCKS[name])
+    zero = found.parameters["P"] == 0
+    assert zero[study._BLOCKS[name]].all()
+    assert zero.sum() == zero[study._BLOCKS[name]].size
+    assert not (found.parameters["Q"] == model.parameters["Q"]).all()
+
+
+def test_penalties_of_a_model_that_is_one_gradient_step_are_as_large_as_they_can_be() -> None:
+    """α is the limit of ridge regression's direction for large penalties."""
+    model = rf.LinearTransformer.init("diag", layers=1, registers=1, scale=0.0, dtype=np.float64)
+    p, q = (model.parameters[name].copy() for name in "pq")
+    p[..., 1:], q[..., 0] = np.eye(2).ravel(), -0.01
+    for found in study.penalties(model.replace({"p": p, "q": q}), TASK):
+        if found["register"] is None:
+            assert set(found["bands"]) == {100.0}
+            assert found["cosine"] > 0.9999
