@@ -1,14 +1,15 @@
 """What registers hold, what FULL models use instead, and how far one set of weights travels: docs/what-it-learned.md.
 
-python tools/registers_study.py           # measures (10 minutes), writes docs/results/registers.json and the page
-python tools/registers_study.py --write   # writes the page from the JSON
+python tools/registers_study.py                   # measures all parts that docs/results/registers.json does not have
+python tools/registers_study.py --again dropped   # measures a part again; `PARTS` lists them
+python tools/registers_study.py --only held directions
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import tyro
 
 import ridgeformer as rf
-from learned_page import claim, table
+from learned_page import claim, paragraph, table
 from ridgeformer.analysis.registers import explain_registers
 from ridgeformer.core.notation import Array
 from ridgeformer.core.objective import losses_and_gradient_on
@@ -24,6 +25,7 @@ from ridgeformer.core.random import GramDraw
 from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
+from ridgeformer.evaluation.scoring import loss_chunks
 from ridgeformer.theory.registers import register_models
 from ridgeformer.training.natural_stage import curvature
 from ridgeformer.training.optimisers import Metric, clip_norm
@@ -31,7 +33,7 @@ from ridgeformer.training.pools import posterior_means
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _NOISE = "uniform:5"
-_SHORT = "diag-4-registers-1-uniform-5"
+_SHORT, _DEEP = "diag-4-registers-1-uniform-5", "diag-7-registers-2-uniform-5"
 _POOL, _BATCH, _REFRESH = 32_768, 4096, 10
 _STEPS = 200
 _SATURATION = 10.0
@@ -219,52 +221,52 @@ def _unit(vectors: Array) -> Array:
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
-def measure() -> dict[str, Any]:
-    """All numbers of the section."""
-    task = Task(noise=_NOISE)
-    held = {}
-    for name in (_SHORT, "diag-7-registers-2-uniform-5"):
-        _say(f"reading the registers of {name}")
-        explained = explain_registers(rf.load(name), task, sequences=20_000)
-        held[name] = {"readouts": plain(explained.readouts), "penalties": penalties(rf.load(name), task)}
-    directions = {}
+def held() -> dict[str, Any]:
+    """What registers hold after each layer."""
+    found = {}
+    for name in (_SHORT, _DEEP):
+        model, task = rf.load(name), Task(noise=_NOISE)
+        readouts = explain_registers(model, task, sequences=20_000).readouts
+        found[name] = {"readouts": readouts, "penalties": penalties(model, task)}
+    return found
+
+
+def directions() -> dict[str, Any]:
+    """The errors of FULL models by directions of feature space, and what they lose without P_xy."""
+    kinds = (*(f"diag-{layers}" for layers in (4, 5, 6, 7)), "full-4", "full-7", *_ONE_REGISTER)
+    found: dict[str, Any] = {"losses": {kind: _losses(kind) for kind in kinds}, "models": {}}
     for name in _FULL:
         _say(f"directions of {name}")
-        directions[name] = _directions(rf.load(name), task)
-    _say("dropping parameters of the four-layer model with one register")
-    dropped = prune(rf.load(_SHORT), 14)
-    _say("one model for all sizes")
-    model = travel(rf.load("diag-7-registers-2-uniform-5"), 600)
-    sizes = []
+        found["models"][name] = _directions(rf.load(name), Task(noise=_NOISE))
+    return found
+
+
+def dropped() -> dict[str, Any]:
+    """The four-layer model with one register, with fewer and fewer numbers."""
+    return {"steps": prune(rf.load(_SHORT), 14), "trained": _losses(_SHORT.removesuffix("-uniform-5"))}
+
+
+def sizes() -> dict[str, Any]:
+    """One model for many d and n."""
+    model = travel(rf.load(_DEEP), 600)
+    rows = []
     for d, n in (*_SIZES, *_UNSEEN):
         own, many = Task(d, n, noise=_NOISE), min(_SEQUENCES, 4_000_000 // d**2)
         result = rf.evaluate(in_units(model, d, n), own, many, 1)
-        at_home = rf.evaluate(_moved(rf.load("diag-7-registers-2-uniform-5"), d, n), own, many, 1)
+        at_home = rf.evaluate(_moved(rf.load(_DEEP), d, n), own, many, 1)
         _, limit = bayes_pool(own, many, 1)
-        sizes.append(
-            {
-                "d": d,
-                "n": n,
-                "loss": result.adjusted_loss,
-                "largest": result.maximum,
-                "limit": limit,
-                "unmixed": at_home.adjusted_loss,
-            }
-        )
+        losses = {"loss": result.adjusted_loss, "largest": result.maximum, "unmixed": at_home.adjusted_loss}
+        rows.append({"d": d, "n": n, "limit": limit, **losses})
         _say(f"d = {d}, n = {n}: {result.adjusted_loss:.4g}, limit {limit:.4g}")
-    parameters = {name: array.tolist() for name, array in model.parameters.items()}
-    losses = {
-        f"{kind}": _losses(kind)
-        for kind in (*(f"diag-{layers}" for layers in (4, 5, 6, 7)), "full-4", "full-7", *_ONE_REGISTER)
-    }
-    return {
-        "held": held,
-        "directions": directions,
-        "dropped": dropped,
-        "sizes": sizes,
-        "travels": parameters,
-        "losses": losses,
-    }
+    return {"rows": rows, **{name: array.tolist() for name, array in model.parameters.items()}}
+
+
+PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "held": held,
+    "directions": directions,
+    "dropped": dropped,
+    "sizes": sizes,
+}
 
 
 def _say(text: str) -> None:
@@ -284,6 +286,12 @@ def _moved(model: rf.LinearTransformer, dim: int, examples: int) -> rf.LinearTra
     return in_units(natural, dim, examples)
 
 
+def capped_loss(model: rf.LinearTransformer, task: Task, seed: int = 4) -> float:
+    """The mean loss, where losses above 10 count as 10: a model that was fitted in a hurry may explode now and then."""
+    losses = np.concatenate([adjusted for adjusted, _ in loss_chunks(model, task, _SEQUENCES, seed)])
+    return float(np.minimum(losses, _SATURATION).mean())
+
+
 def _directions(model: rf.LinearTransformer, task: Task) -> dict[str, Any]:
     """The excess over the posterior mean by directions, the worst first; and whether targets are written into it."""
     contexts, _ = bayes_pool(task, _SEQUENCES, 3)
@@ -295,7 +303,7 @@ def _directions(model: rf.LinearTransformer, task: Task) -> dict[str, Any]:
         written = model.parameters["P"][layer, 0, :-1, -1].astype(np.float64)
         found |= {"layer": layer + 1, "share": float((written @ vectors[:, -1]) ** 2 / (written @ written))}
         for name, part in _BLOCKS.items():
-            found[name] = rf.evaluate(refitted(model, pool, part), task, _SEQUENCES, 4).adjusted_loss
+            found[name] = capped_loss(refitted(model, pool, part), task)
     return found
 
 
@@ -308,7 +316,13 @@ def recorded_section(record: Path) -> list[str]:
 
 
 def section(found: dict[str, Any]) -> Iterator[str]:
-    """The last sections of the page, with their numbers."""
+    """The last sections of the page, with the numbers of the parts that were measured."""
+    for name, text in {"held": _held, "directions": _spent, "dropped": _shortest, "sizes": _travels}.items():
+        if name in found:
+            yield from (block if block[0] in "#|`" else paragraph(block) for block in text(found[name]))
+
+
+def _held(found: dict[str, Any]) -> Iterator[str]:
     yield _FIRST
     yield (
         "A register m of a token is A_m y − <w_m, x>: each layer keeps r weight vectors w_m beside its answer ŵ "
@@ -317,28 +331,31 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         "regression that is told σ. The last column is the share of the next change of ŵ that lies in the span of ŵ "
         "and all w_m."
     )
-    for name, held in found["held"].items():
+    for name, read in found.items():
         yield f"`{name}`:"
         head = ("layer", "register", "A", "length", "ŵ", "change", "α", "oracle", "next change")
         rows = []
-        for each in held["readouts"]:
+        for each in read["readouts"]:
             numbers = [each[key] for key in ("target", "size", "own", "change", "gradient", "oracle", "span")]
             rows.append(
                 (str(each["layer"]), str(each["register"]), *("" if v is None else f"{v:.2f}" for v in numbers))
             )
         yield table(head, rows)
-    yield from _second_answer(found["held"][_SHORT]["penalties"])
+    yield from _second_answer(found[_SHORT]["penalties"])
+
+
+def _spent(found: dict[str, Any]) -> Iterator[str]:
     yield "## Does FULL use features as registers?"
-    losses, directions = found["losses"], found["directions"]
+    losses, models = found["losses"], found["models"]
     yield (
         "A FULL model has no registers, but it may spend directions of feature space as such. Then its answers should "
         "be worse there. The table splits the excess over the Bayes limit by directions, the worst first, in units of "
         "0.001."
     )
     heads = ("model", *map(str, range(1, 11)))
-    yield table(heads, [(f"`{name}`", *(f"{1000 * v:.2f}" for v in e["excess"])) for name, e in directions.items()])
-    full = {name: each for name, each in directions.items() if "layer" in each}
-    equal = [each["excess"] for name, each in directions.items() if name not in full]
+    yield table(heads, [(f"`{name}`", *(f"{1000 * v:.2f}" for v in e["excess"])) for name, e in models.items()])
+    full = {name: each for name, each in models.items() if "layer" in each}
+    equal = [each["excess"] for name, each in models.items() if name not in full]
     yield claim(
         "For DIAG all directions are the same. Each FULL model has one in which it is far worse than in most others.",
         all(max(values) < 1.2 * min(values) for values in equal)
@@ -348,7 +365,8 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         "The block P_xy of a layer writes targets into features. It is zero in DIAG models, and next to zero in the "
         "first layers of FULL ones. For the first layer where it is not, the next table has the share of P_xy that "
         "lies along the worst direction. Beside it are losses: of the model fitted again as it is (a short natural "
-        "gradient), fitted again without P_xy in all layers, and without P_yx, which is as large; and of DIAG."
+        "gradient), fitted again without P_xy in all layers, and without P_yx, which is as large; and of DIAG. Losses "
+        "above 10 count as 10 here."
     )
     rows = []
     for name, each in full.items():
@@ -367,19 +385,25 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         and all(_advantage_left(name, each, losses) < 0.5 for name, each in full.items())
         and all(one[depth] < losses[f"full-{depth}"] < losses[f"diag-{depth}"] for depth in (4, 7)),
     )
+
+
+def _shortest(found: dict[str, Any]) -> Iterator[str]:
     yield "## The shortest four layers with one register"
-    dropped, own = found["dropped"], losses["diag-4-registers-1"]
-    short = min((each for each in dropped if each["loss"] <= 1.05 * own), key=lambda each: each["left"])
+    steps, own = found["steps"], found["trained"]
+    short = min((each for each in steps if each["loss"] <= 1.05 * own), key=lambda each: each["left"])
     yield (
         "Its parameters were dropped one at a time, the least missed first, and the others fitted again each time. "
         "Each layer has one number, and the register one, that only sets a scale: 5 of what is left is not free."
     )
     yield table(
         ("left", "loss", "of trained", "largest"),
-        [(str(e["left"]), f"{e['loss']:.4f}", f"{e['loss'] / own:.3f}", f"{e['largest']:.3g}") for e in dropped],
+        [(str(e["left"]), f"{e['loss']:.4f}", f"{e['loss'] / own:.3f}", f"{e['largest']:.3g}") for e in steps],
     )
     yield f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}:"
     yield "```python\n" + "\n".join(_code(short)) + "\n```"
+
+
+def _travels(found: dict[str, Any]) -> Iterator[str]:
     yield "## Does one set of weights travel?"
     yield (
         "DIAG models with registers have the same parameters for every d. In natural units, x/√n and y/√(nd), a single "
@@ -396,7 +420,7 @@ def section(found: dict[str, Any]) -> Iterator[str]:
             f"{e['largest']:.3g}",
             _text(e["unmixed"]),
         )
-        for e in found["sizes"]
+        for e in found["rows"]
     ]
     yield table(("d", "n", "Bayes limit", "one model", "ratio", "largest", "trained at 10, 20 only"), rows)
 
@@ -406,7 +430,8 @@ def _second_answer(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield (
         "With one register there is a simple answer. For ŵ and for the register's weights, take the ridge regression "
         f"whose direction is the closest. The table shows medians of the root √v of its penalty in `{_SHORT}`, in five "
-        "bands of noise; the right value of √v would be σ. The last column is the median cosine."
+        "bands of noise; values from 0.1 to 100 were tried, and the right one would be σ. The last column is the "
+        "median cosine."
     )
     rows = []
     for each in found:
@@ -414,16 +439,15 @@ def _second_answer(found: Sequence[dict[str, Any]]) -> Iterator[str]:
         rows.append((str(each["layer"]), who, *(f"{v:.2f}" for v in each["bands"]), f"{each['cosine']:.3f}"))
     yield table(("layer", "of", *(f"σ in {low:.0f}–{low + 1:.0f}" for low in _BANDS), "cosine"), rows)
     *_, before, own_before, _, own = found
-    low, high = min(own_before["bands"]), max(own_before["bands"])
+    spread = [each["bands"][-1] / each["bands"][0] for each in (own_before, own)]
     yield claim(
-        "Before the last layer ŵ is ridge regression for much noise, whatever the noise is: √v is between "
-        f"{low:.2f} and {high:.2f} in all bands. The register holds a regression with a smaller penalty, from "
-        f"{before['bands'][0]:.2f} to {before['bands'][-1]:.2f}. The last layer mixes the two, and √v of the answer "
-        f"goes from {own['bands'][0]:.2f} to {own['bands'][-1]:.2f}. **So the register is a second answer, for another "
-        "noise level.** It is also nearly parallel to what layer 3 added to ŵ, as a momentum would be (see above).",
-        high < 1.3 * low
-        and all(2 * mine < theirs for mine, theirs in zip(before["bands"], own_before["bands"], strict=True))
-        and own["bands"][-1] > 2.5 * own["bands"][0]
+        "Before the last layer ŵ depends little on the noise: √v goes from "
+        f"{own_before['bands'][0]:.2f} to {own_before['bands'][-1]:.2f}. The register holds a regression with a far "
+        f"smaller penalty, √v ≤ {max(before['bands']):.2f}, about least squares. The last layer mixes the two, and √v "
+        f"of the answer goes from {own['bands'][0]:.2f} to {own['bands'][-1]:.2f}. **So the register is a second "
+        "answer, for another noise level.**",
+        spread[1] > 2 * spread[0]
+        and 2 * max(before["bands"]) < min(own_before["bands"])
         and all(each["cosine"] > 0.95 for each in (before, own_before, own)),
     )
 
@@ -470,17 +494,22 @@ def _code(found: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def main(write: bool = False, page: Path = _DOCS / "what-it-learned.md") -> int:
-    """Measure, unless --write is given, and write the section.
+def main(only: tuple[str, ...] = (), again: tuple[str, ...] = (), page: Path = _DOCS / "what-it-learned.md") -> int:
+    """Measure what is missing, and write the sections.
 
     Args:
-        write: Only write the page, from the numbers of an earlier measurement.
+        only: Parts to measure; by default all.
+        again: Parts to measure again.
         page: The page to write into.
     """
     record = _DOCS / "results" / "registers.json"
     try:
-        if not write:
-            write_whole(record, (json.dumps(plain(measure())) + "\n").encode())
+        known = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        for name, part in PARTS.items():
+            if name in again or (name not in known and name in (only or PARTS)):
+                _say(f"measuring: {name}")
+                known[name] = plain(part())
+                write_whole(record, (json.dumps(known) + "\n").encode())
         before, _, _ = page.read_text(encoding="utf-8").partition(_FIRST)
         write_whole(page, (before + "\n\n".join(recorded_section(record)) + "\n").encode())
     except (RidgeformerError, OSError) as failed:

@@ -119,7 +119,7 @@ def test_with_a_given_model_full_has_fewer_random_starts_and_diag_as_many() -> N
         assert (given < scratch) == (kind == "full")
 
 
-@pytest.mark.parametrize("layers", [4, 5, 12])
+@pytest.mark.parametrize("layers", [5, 7, 12])
 def test_recipe_with_registers_is_that_of_deep_models_with_fewer_hops_and_from_a_given_model_no_starts(
     layers: int,
 ) -> None:
@@ -130,6 +130,7 @@ def test_recipe_with_registers_is_that_of_deep_models_with_fewer_hops_and_from_a
     given = _origins(replace(wide, start="a model"))
     assert given["init"] == 0
     assert 0 < given["shaken"] < _origins(wide)["shaken"]
+    assert _origins(replace(wide, layers=4, start="a model"))["init"] == _origins(wide)["init"]
 
 
 def _origins(config: TrainConfig) -> Counter[str]:

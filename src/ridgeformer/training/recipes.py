@@ -114,8 +114,8 @@ def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     starts, hops, given = 12, min(24, 4 * config.layers - 5), []
     if config.start is not None:
         given = [replace(_short(main, "from given", "given"), sample=2048)]
-    if config.registers:  # most minima are good
-        starts, hops = (0, 4) if given else (12, 8)
+    if config.registers:  # most minima are good; of three and four layers not all
+        starts, hops = (0, 4) if given and config.layers > SHALLOW + 1 else (12, 8)
     return [*given, *_numbered(replace(start, init_scale=0.03), starts), *_numbered(hop, hops)]
 
 

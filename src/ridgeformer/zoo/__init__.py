@@ -45,8 +45,8 @@ class ZooEntry:
     name: str
     sha256: str
     evaluation: dict[str, Any]
-    """How good it is on ten million fresh sequences: fields of `ridgeformer.Evaluation`, None where a loss was not
-    finite, and the seed of the sequences."""
+    """How good it is on a million fresh sequences or more: fields of `ridgeformer.Evaluation`, None where a loss was
+    not finite, and the seed of the sequences."""
     training: dict[str, Any]
     """The fields of its `ridgeformer.TrainConfig`, under the names that they had when it was trained."""
 
