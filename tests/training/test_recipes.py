@@ -139,9 +139,12 @@ def _origins(config: TrainConfig) -> Counter[str]:
 
 def test_no_model_needs_to_bear_more_in_the_last_stage_than_in_the_one_before() -> None:
     for kind, layers, registers in (("diag", 4, 0), ("full", 5, 0), ("diag", 8, 3)):
-        main, last = (
-            stage.calm for stage in stages_of(TrainConfig(kind=kind, layers=layers, registers=registers))[-2:]
-        )
+        *_, before, after = stages_of(TrainConfig(kind=kind, layers=layers, registers=registers))
+        assert isinstance(before, NaturalStage)
+        assert isinstance(after, NaturalStage)
+        main, last = before.calm, after.calm
+        assert main is not None
+        assert last is not None
         assert (last.widen, last.weight > main.weight) == (main.widen, True)
         assert last.reach <= main.reach
 
