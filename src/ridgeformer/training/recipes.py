@@ -105,32 +105,35 @@ def _short(main: NaturalStage, name: str, origin: str) -> NaturalStage:
 
 
 def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
-    """Random starts, and hops from the best minimum so far to others near it: deep models have many.
+    """Random starts, whose small batches and long steps are noisy: that leads out of the poorest minima.
 
-    Starts have small batches and long steps: their noise leads out of the poorest minima.
+    Each is followed by a short natural gradient, because Adam's last loss does not show which minimum is the best. With
+    registers most minima are good, and a few hops from the best one to others near it are enough.
     """
     start = AdamStage(name="start", steps=min(2000, 3 * main.steps), rate=3e-2, batch=128, origin="init", final=0.02)
-    hop = replace(_short(main, "hop", "shaken"), sample=2048, init_scale=0.5)
-    starts, hops, given = 12, min(24, 4 * config.layers - 5), []
-    if config.start is not None:
-        given = [replace(_short(main, "from given", "given"), sample=2048)]
-    if config.registers:  # most minima are good; of three and four layers not all
-        starts, hops = (0, 4) if given and config.layers > SHALLOW + 1 else (12, 8)
-    return [*given, *_numbered(replace(start, init_scale=0.03), starts), *_numbered(hop, hops)]
+    start, short = replace(start, init_scale=0.03), replace(main, sample=2048)
+    given = [] if config.start is None else [_short(short, "from given", "given")]
+    if not config.registers:
+        return [*given, *_sharpened(start, short, 12)]
+    starts, hops = (0, 4) if given and config.layers > SHALLOW + 1 else (12, 8)
+    hop = replace(_short(short, "hop", "shaken"), init_scale=0.5)
+    return [*given, *_numbered(start, starts), *_numbered(hop, hops)]
 
 
 def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
-    """Random starts, up to four layers each with a short natural gradient, because Adam finds the minima too slowly."""
+    """Random starts, up to four layers each with a short natural gradient; with a given model few or none."""
     start = AdamStage(name="start", steps=min(2000, 4 * main.steps), rate=1e-2, batch=512, origin="init", final=0.02)
     given = [] if config.start is None else [_short(main, "from given", "given")]
-    if config.layers > 4:
-        scale, count = _initial_scale(config.layers), 4 if config.start is None else 0
-        return [*given, *_numbered(replace(start, init_scale=scale), count)]
-    starts: list[Stage] = []
-    for number in range(1, 9 if config.start is None else 3):
-        starts.append(replace(start, name=f"start {number}", init_scale=0.05))
-        starts.append(_short(main, f"sharpen {number}", "previous"))
-    return [*given, *starts]
+    if config.layers > SHALLOW + 1:
+        start = replace(start, init_scale=_initial_scale(config.layers))
+        return [*given, *_numbered(start, 4 if config.start is None else 0)]
+    return [*given, *_sharpened(replace(start, init_scale=0.05), main, 8 if config.start is None else 2)]
+
+
+def _sharpened(start: AdamStage, main: NaturalStage, count: int) -> list[Stage]:
+    """Random starts, each with a short natural gradient, after which they can be compared."""
+    pairs = zip(_numbered(start, count), _numbered(_short(main, "sharpen", "previous"), count), strict=True)
+    return [stage for pair in pairs for stage in pair]
 
 
 def _calm(config: TrainConfig) -> Calm:
