@@ -18,33 +18,29 @@ import tyro
 
 import ridgeformer as rf
 from learned_page import claim, paragraph, table
+from registers_fitting import NOISE, SIZES, bayes_pool, fitted, in_units, natural, prune, run_for, travel
 from ridgeformer.analysis.registers import explain_registers
 from ridgeformer.core.notation import Array
-from ridgeformer.core.objective import losses_and_gradient_on
-from ridgeformer.core.random import GramDraw
 from ridgeformer.core.storage import plain, write_whole
 from ridgeformer.core.task import Task
 from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.evaluation.scoring import loss_chunks
 from ridgeformer.theory.registers import register_models
-from ridgeformer.training.natural_stage import curvature
-from ridgeformer.training.optimisers import Metric, clip_norm
-from ridgeformer.training.pools import posterior_means
 
 _DOCS = Path(__file__).parents[1] / "docs"
-_NOISE = "uniform:5"
 _SHORT, _DEEP = "diag-4-registers-1-uniform-5", "diag-7-registers-2-uniform-5"
-_POOL, _BATCH, _REFRESH = 32_768, 4096, 10
 _STEPS = 200
-_SATURATION = 10.0
+_FEWEST = 14
+_TRAVELS = 1000
+_WILD = 100.0
+"""A mean this many times the Bayes limit comes from a few contexts that explode."""
+_LARGEST = 10.0
 _FIRST = "## What registers hold"
 _SEQUENCES = 200_000
 _TRACED = 5000
 _PENALTIES = np.logspace(-2, 4, 61)
 _BANDS = (0.0, 1.0, 2.0, 3.0, 4.0)
 """Lower ends of bands of σ, each 1 wide."""
-_SIZES = ((5, 5), (5, 10), (5, 20), (10, 10), (10, 20), (10, 40), (20, 20), (20, 40), (20, 80), (40, 40), (40, 160))
-"""(d, n) on which the model that travels is trained and measured."""
 _FULL = ("diag-7-uniform-5", *(f"full-{layers}-uniform-5" for layers in (4, 5, 6, 7)))
 """Models whose errors are split by directions of feature space."""
 _ONE_REGISTER = ("diag-4-registers-1", "diag-7-registers-1")
@@ -58,114 +54,7 @@ _UNSEEN = ((7, 14), (15, 30), (30, 60), (30, 120))
 """And where it is only measured."""
 
 
-# --- descents ---------------------------------------------------------------------------------------------------------
-
-
-def bayes_pool(task: Task, count: int, seed: int) -> tuple[GramDraw, float]:
-    """Contexts whose targets are posterior means, and the mean loss of these: the Bayes limit, as measured here."""
-    contexts = task.draw_contexts(count, seed=seed, dtype=np.float64, backend="fused").as_gram_draw()
-    targets = posterior_means(task, contexts)
-    assert targets is not None
-    return contexts._replace(oracle=targets), 0.5 * float(((targets - contexts.oracle) ** 2).sum(axis=1).mean())
-
-
-def pruned_descent(
-    model: rf.LinearTransformer, free: Array, pool: GramDraw, steps: int, rng: np.random.Generator
-) -> tuple[rf.LinearTransformer, Array]:
-    """The model after natural gradient on its free parameters only, and the curvature there."""
-    vector, matrix = model.flatten(), None
-    mask, ones = np.outer(free, free), np.ones(_BATCH)
-    for step in range(steps):
-        start = step * _BATCH % _POOL
-        part = pool.rows(slice(start, start + _BATCH))
-        current = model.unflatten(vector)
-        if step % _REFRESH == 0:
-            new = curvature(current, part, ones, _SATURATION, rng) * mask
-            matrix = new if matrix is None else 0.8 * matrix + 0.2 * new
-            metric = Metric(matrix)
-        _, gradient = losses_and_gradient_on(current, part, saturation=_SATURATION, backend="fused")
-        rate = 0.2 * 0.1 ** (step / steps)
-        step_down = rate * metric.natural(gradient.flatten() * free, 0.1)
-        vector = vector - clip_norm(step_down, 0.1 * float(np.linalg.norm(vector)))
-    assert matrix is not None
-    return model.unflatten(vector), matrix
-
-
-def prune(model: rf.LinearTransformer, fewest: int, seed: int = 0, steps: int = _STEPS) -> list[dict[str, Any]]:
-    """Drop parameters one at a time, the one that is missed least first, and fit the others again.
-
-    How much a parameter is missed is θ²/(2 [H⁻¹]_kk), and the others move by −θ [H⁻¹]_:k/[H⁻¹]_kk to make up for it
-    (Hassibi and Stork, 1993).
-    """
-    task, rng = Task(noise=_NOISE), np.random.default_rng(seed)
-    pool, _ = bayes_pool(task, _POOL, seed)
-    model = model.astype(np.float64)
-    free, found = np.ones(model.size), []
-    model, matrix = pruned_descent(model, free, pool, steps, rng)
-    while True:
-        measured = rf.evaluate(model, task, _SEQUENCES, seed)
-        parameters = {name: array.tolist() for name, array in model.parameters.items()}
-        found.append(
-            {"left": int(free.sum()), "loss": measured.adjusted_loss, "largest": measured.maximum, **parameters}
-        )
-        if free.sum() <= fewest:
-            return found
-        vector = model.flatten()
-        scale = 1 / np.sqrt(np.maximum(matrix.diagonal(), 1e-8 * matrix.diagonal().max()))
-        damped = matrix * np.outer(scale, scale) + 1e-3 * np.eye(len(scale))
-        inverse = np.linalg.inv(damped) * np.outer(scale, scale)
-        missed = np.where(free > 0, vector**2 / inverse.diagonal(), np.inf)
-        least = int(missed.argmin())
-        vector = vector - vector[least] * inverse[least] / inverse[least, least] * free
-        vector[least], free[least] = 0.0, 0.0
-        model, matrix = pruned_descent(model.unflatten(vector), free, pool, steps, rng)
-
-
-def in_units(model: rf.LinearTransformer, dim: int, examples: int) -> rf.LinearTransformer:
-    """A DIAG model of natural units, x/√n and y/√(nd), for tokens as they are: q_x/n and Q_s/(nd)."""
-    q = model.parameters["q"].copy()
-    q[..., :1] /= examples
-    q[..., 1:] /= examples * dim
-    shape = {"layers": model.layers, "heads": model.heads, "dim": dim, "registers": model.registers}
-    empty = rf.LinearTransformer.init("diag", **shape, scale=0.0, dtype=np.float64)
-    return empty.replace({"p": model.parameters["p"], "q": q})
-
-
-def travel(start: rf.LinearTransformer, steps: int, seed: int = 0) -> rf.LinearTransformer:
-    """One model for all sizes: natural gradient on the mean of losses relative to the Bayes limit of each size."""
-    rng = np.random.default_rng(seed)
-    natural = start.astype(np.float64)
-    q = natural.parameters["q"].copy()
-    q[..., :1] *= 20
-    q[..., 1:] *= 200
-    natural = natural.replace({"p": natural.parameters["p"], "q": q})
-    pools = {}
-    for d, n in _SIZES:
-        pools[d, n] = bayes_pool(Task(d, n, noise=_NOISE), 4096, seed)
-    vector, matrix, batch = natural.flatten(), None, 1024
-    for step in range(steps):
-        gradient, new = np.zeros_like(vector), np.zeros((len(vector), len(vector)))
-        for (d, n), (pool, limit) in pools.items():
-            current = in_units(natural.unflatten(vector), d, n)
-            chain = natural.replace(
-                {
-                    "p": np.ones_like(q),
-                    "q": np.concatenate(
-                        [np.full_like(q[..., :1], 1 / n), np.full_like(q[..., 1:], 1 / (n * d))], axis=-1
-                    ),
-                }
-            ).flatten()
-            start_at = step * batch % 4096
-            part = pool.rows(slice(start_at, start_at + batch))
-            _, slope = losses_and_gradient_on(current, part, saturation=_SATURATION, backend="fused")
-            gradient += slope.flatten() * chain / limit
-            if step % _REFRESH == 0:
-                new += curvature(current, part, np.ones(batch), _SATURATION, rng) * np.outer(chain, chain) / limit
-        if step % _REFRESH == 0:
-            matrix = new if matrix is None else 0.8 * matrix + 0.2 * new
-            metric = Metric(matrix)
-        vector = vector - 0.2 * 0.1 ** (step / steps) * metric.natural(gradient, 1.0)
-    return natural.unflatten(vector)
+# --- what is measured -------------------------------------------------------------------------------------------------
 
 
 def first_write(model: rf.LinearTransformer) -> int:
@@ -177,15 +66,12 @@ def first_write(model: rf.LinearTransformer) -> int:
     return int(np.argmax(sizes > 0.1 * sizes.max()))
 
 
-def refitted(model: rf.LinearTransformer, pool: GramDraw, left_out: tuple[Any, ...] | None) -> rf.LinearTransformer:
+def without(model: rf.LinearTransformer, left_out: tuple[Any, ...] | None) -> rf.LinearTransformer:
     """A FULL model fitted again without a part of P in all layers, and with everything else free."""
-    model = model.astype(np.float64)
-    free = {name: np.ones_like(array) for name, array in model.parameters.items()}
+    P = model.parameters["P"].copy()
     if left_out is not None:
-        free["P"][left_out] = 0.0
-    mask = model.replace(free).flatten()
-    rng = np.random.default_rng(0)
-    return pruned_descent(model.unflatten(model.flatten() * mask), mask, pool, 2 * _STEPS, rng)[0]
+        P[left_out] = 0.0
+    return fitted(run_for(model), model.replace({**model.parameters, "P": P}), 2 * _STEPS, None)[0]
 
 
 def penalties(model: rf.LinearTransformer, task: Task, seed: int = 3) -> list[dict[str, Any]]:
@@ -225,7 +111,7 @@ def held() -> dict[str, Any]:
     """What registers hold after each layer."""
     found = {}
     for name in (_SHORT, _DEEP):
-        model, task = rf.load(name), Task(noise=_NOISE)
+        model, task = rf.load(name), Task(noise=NOISE)
         readouts = explain_registers(model, task, sequences=20_000).readouts
         found[name] = {"readouts": readouts, "penalties": penalties(model, task)}
     return found
@@ -237,26 +123,33 @@ def directions() -> dict[str, Any]:
     found: dict[str, Any] = {"losses": {kind: _losses(kind) for kind in kinds}, "models": {}}
     for name in _FULL:
         _say(f"directions of {name}")
-        found["models"][name] = _directions(rf.load(name), Task(noise=_NOISE))
+        found["models"][name] = _directions(rf.load(name), Task(noise=NOISE))
     return found
 
 
 def dropped() -> dict[str, Any]:
     """The four-layer model with one register, with fewer and fewer numbers."""
-    return {"steps": prune(rf.load(_SHORT), 14), "trained": _losses(_SHORT.removesuffix("-uniform-5"))}
+
+    def measure(model: rf.LinearTransformer) -> dict[str, Any]:
+        measured = rf.evaluate(model, Task(noise=NOISE), _SEQUENCES, 1)
+        return {"loss": measured.adjusted_loss, "largest": measured.maximum}
+
+    return {
+        "steps": prune(rf.load(_SHORT), _FEWEST, _STEPS, measure),
+        "trained": _losses(_SHORT.removesuffix("-uniform-5")),
+    }
 
 
 def sizes() -> dict[str, Any]:
     """One model for many d and n."""
-    model = travel(rf.load(_DEEP), 600)
-    rows = []
-    for d, n in (*_SIZES, *_UNSEEN):
-        own, many = Task(d, n, noise=_NOISE), min(_SEQUENCES, 4_000_000 // d**2)
-        result = rf.evaluate(in_units(model, d, n), own, many, 1)
-        at_home = rf.evaluate(_moved(rf.load(_DEEP), d, n), own, many, 1)
+    home = natural(rf.load(_DEEP))
+    model, rows = travel(home, _TRAVELS), []
+    for d, n in (*SIZES, *_UNSEEN):
+        own, many = Task(d, n, noise=NOISE), min(_SEQUENCES, 4_000_000 // d**2)
+        result, at_home = (rf.evaluate(in_units(one, d, n), own, many, 1) for one in (model, home))
         _, limit = bayes_pool(own, many, 1)
         losses = {"loss": result.adjusted_loss, "largest": result.maximum, "unmixed": at_home.adjusted_loss}
-        rows.append({"d": d, "n": n, "limit": limit, **losses})
+        rows.append({"d": d, "n": n, "limit": limit, **losses, "median": result.median})
         _say(f"d = {d}, n = {n}: {result.adjusted_loss:.4g}, limit {limit:.4g}")
     return {"rows": rows, **{name: array.tolist() for name, array in model.parameters.items()}}
 
@@ -277,19 +170,10 @@ def _losses(prefix: str) -> float:
     return float(rf.load(f"{prefix}-uniform-5").info["evaluation"]["adjusted_loss"])
 
 
-def _moved(model: rf.LinearTransformer, dim: int, examples: int) -> rf.LinearTransformer:
-    """A model trained at d = 10, n = 20 for another size, by natural units."""
-    q = model.astype(np.float64).parameters["q"].copy()
-    q[..., :1] *= 20
-    q[..., 1:] *= 200
-    natural = model.astype(np.float64).replace({"p": model.astype(np.float64).parameters["p"], "q": q})
-    return in_units(natural, dim, examples)
-
-
 def capped_loss(model: rf.LinearTransformer, task: Task, seed: int = 4) -> float:
     """The mean loss, where losses above 10 count as 10: a model that was fitted in a hurry may explode now and then."""
     losses = np.concatenate([adjusted for adjusted, _ in loss_chunks(model, task, _SEQUENCES, seed)])
-    return float(np.minimum(losses, _SATURATION).mean())
+    return float(np.minimum(losses, _LARGEST).mean())
 
 
 def _directions(model: rf.LinearTransformer, task: Task) -> dict[str, Any]:
@@ -299,11 +183,11 @@ def _directions(model: rf.LinearTransformer, task: Task) -> dict[str, Any]:
     values, vectors = np.linalg.eigh(error.T @ error / len(error))
     found: dict[str, Any] = {"excess": (0.5 * values[::-1]).tolist()}
     if model.kind == "full":
-        layer, (pool, _) = first_write(model), bayes_pool(task, _POOL, 0)
+        layer = first_write(model)
         written = model.parameters["P"][layer, 0, :-1, -1].astype(np.float64)
         found |= {"layer": layer + 1, "share": float((written @ vectors[:, -1]) ** 2 / (written @ written))}
         for name, part in _BLOCKS.items():
-            found[name] = capped_loss(refitted(model, pool, part), task)
+            found[name] = capped_loss(without(model, part), task)
     return found
 
 
@@ -399,30 +283,57 @@ def _shortest(found: dict[str, Any]) -> Iterator[str]:
         ("left", "loss", "of trained", "largest"),
         [(str(e["left"]), f"{e['loss']:.4f}", f"{e['loss'] / own:.3f}", f"{e['largest']:.3g}") for e in steps],
     )
-    yield f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}:"
+    yield (
+        f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}. The next table "
+        "says what is left of each layer, with m for the register: what the layer reads from a token, and which sums over "
+        "the context it adds to which part of a token."
+    )
+    yield table(("layer", "reads", "adds"), [(str(layer), *names) for layer, names in enumerate(_left(short), 1)])
+    yield "As code:"
     yield "```python\n" + "\n".join(_code(short)) + "\n```"
+
+
+def _left(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names of the numbers that are not zero, of Q and of P, for each layer of a model with one register."""
+    parts = ("m", "y")
+    reads = ("x", *(f"{to} from {of}" if to != of else to for to in parts for of in parts))
+    adds = ("x to x", *(f"{of} to {to}" for to in parts for of in parts))
+    for p, q in zip(found["p"], found["q"], strict=True):
+        yield tuple(
+            ", ".join(name for name, value in zip(names, numbers[0], strict=True) if value)
+            for names, numbers in ((reads, q), (adds, p))
+        )
 
 
 def _travels(found: dict[str, Any]) -> Iterator[str]:
     yield "## Does one set of weights travel?"
     yield (
-        "DIAG models with registers have the same parameters for every d. In natural units, x/√n and y/√(nd), a single "
-        "model with 7 layers and 2 registers was trained on all sizes of the first rows together, with σ ~ uniform:5. "
-        "The last rows are sizes that it was not trained on. Beside it stands the model trained at d = 10, n = 20 only."
+        "DIAG models with registers have the same parameters for every d. In natural units, x/(√n + √d) and y/√(nd), a "
+        "single model with 7 layers and 2 registers was trained on all sizes of the first rows together, with σ ~ "
+        "uniform:5 and the loss of each size relative to its Bayes limit. The last rows are sizes that it was not "
+        "trained on. Beside it stands the model trained at d = 10, n = 20 only, in the same units."
     )
-    rows = [
-        (
-            f"{e['d']}",
-            f"{e['n']}",
-            f"{e['limit']:.4f}",
-            f"{e['loss']:.4f}",
-            f"{e['loss'] / e['limit']:.2f}",
-            f"{e['largest']:.3g}",
-            _text(e["unmixed"]),
-        )
-        for e in found["rows"]
-    ]
-    yield table(("d", "n", "Bayes limit", "one model", "ratio", "largest", "trained at 10, 20 only"), rows)
+    rows = []
+    for each in found["rows"]:
+        ratios = (_ratio(each, key) for key in ("loss", "median", "unmixed"))
+        texts = (f"{ratio:.2f}" if ratio < _WILD else "explodes" for ratio in ratios)
+        largest = "∞" if each["largest"] is None else f"{each['largest']:.3g}"
+        rows.append((f"{each['d']}", f"{each['n']}", f"{each['limit']:.4f}", *texts, largest))
+    yield table(("d", "n", "Bayes limit", "one model", "its median", "10, 20 only", "largest"), rows)
+    ratios = [ratio for each in found["rows"] if (ratio := _ratio(each, "loss")) < _WILD]
+    wild = [f"d = {each['d']}, n = {each['n']}" for each in found["rows"] if _ratio(each, "loss") >= _WILD]
+    at_home = min(_ratio(each, "unmixed") for each in found["rows"])
+    yield (
+        "The columns are ratios to the Bayes limit; the median is that of the model's losses. "
+        f"**One set of weights travels, at a price**: it is {min(ratios):.2f} to {max(ratios):.2f} times as far from the "
+        f"oracle as the Bayes limit, where a model for one size reaches {at_home:.2f}."
+        + (f" It explodes on some contexts of {' and '.join(wild)}." if wild else "")
+    )
+
+
+def _ratio(found: dict[str, Any], key: str) -> float:
+    """A loss divided by the Bayes limit; null stands for a loss that is not finite."""
+    return float("inf") if found[key] is None else float(found[key] / found["limit"])
 
 
 def _second_answer(found: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -463,15 +374,11 @@ def _advantage_left(name: str, found: dict[str, Any], losses: dict[str, float]) 
     return float((diagonal - found["P_xy"]) / (diagonal - found["nothing"]))
 
 
-def _text(value: float | None) -> str:
-    return "explodes" if value is None or not value < 10 else f"{value:.4f}"
-
-
 def _code(found: dict[str, Any]) -> Sequence[str]:
     """The algorithm as a function, with the parameters of `prune`."""
     lines = ["import numpy as np", "", "LAYERS = ("]
     for p, q in zip(found["p"], found["q"], strict=True):
-        numbers = [float(f"{value:.5g}") for value in (*p[0], *q[0])]
+        numbers = [f"{value:.5g}" for value in (*p[0], *q[0])]
         px, P, qx, Q = numbers[0], numbers[1:5], numbers[5], numbers[6:]
         lines.append(f"    ({px}, {qx}, [[{P[0]}, {P[1]}], [{P[2]}, {P[3]}]], [[{Q[0]}, {Q[1]}], [{Q[2]}, {Q[3]}]]),")
     return (

@@ -16,6 +16,9 @@ python tools/write_docs.py evaluation baselines.json                       # doc
 ridgeformer bench --training --ablations --json trials.json
 python tools/write_docs.py training trials.json                            # docs/training.md
 
+ridgeformer sweep tools/seeds.toml
+python tools/write_docs.py seeds sweeps/seeds                              # the same page
+
 ridgeformer bench --json bench.json
 python tools/write_docs.py performance bench.json                          # docs/performance.md
 
@@ -34,12 +37,16 @@ import tyro
 from measure_tails import COMMAND, RECORD, SEQUENCES, TailsRecord
 from reproduction_page import reproduction_blocks
 from ridgeformer.bench.rows import NUMBER_HEADS, SECTIONS, BenchReport, table_text
+from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.storage import write_whole
 from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.reproduction.baseline_check import BaselineReport
+from ridgeformer.reproduction.cells import SEEDED_PRIOR, SEEDS, zoo_name
 from ridgeformer.reproduction.results import read_record
 from ridgeformer.reproduction.table1 import TextTable
 from ridgeformer.reproduction.training_targets import TrialsRecord
+from ridgeformer.sweeps.table import LOSS, collect
+from ridgeformer.zoo import load
 from tails_page import measure_protocol, protocol_text, read_protocol, tails_text
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -125,6 +132,28 @@ def training(file: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md
             replace_block(page, name, f"Measured on {machine}.\n\n{table.markdown()}")
 
 
+def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md") -> None:
+    """How far the losses of models from many seeds are apart.
+
+    Args:
+        folder: Where 'ridgeformer sweep tools/seeds.toml' left its runs.
+        page: The page to write into.
+    """
+    losses: dict[tuple[str, int], list[float]] = {}
+    for row in collect(folder):
+        losses.setdefault((row["kind"], row["layers"]), []).append(row[LOSS])
+    rows = []
+    for kind, layers in sorted(losses, key=lambda cell: (list(KINDS).index(cell[0]), cell[1])):
+        own = sorted(losses[kind, layers])
+        known = [load(zoo_name(kind, layers, SEEDED_PRIOR, seed)).info["evaluation"][LOSS] for seed in SEEDS]
+        best = min(*own, *known)
+        within = [sum(loss <= share * best for loss in own) for share in (1.01, 1.02)]
+        row = (KINDS[kind].label, layers, len(own), f"{best:.5f}", *(f"{loss:.5f}" for loss in (own[0], own[-1])))
+        rows.append([*map(str, (*row, f"{own[-1] / best - 1:.1%}", *within))])
+    head = ("kind", "layers", "seeds", "best known", "lowest", "highest", "worst", "within 1 %", "within 2 %")
+    replace_block(page, "seeds", TextTable("", head, rows).markdown())
+
+
 def performance(file: tyro.conf.Positional[Path], page: Path = _DOCS / "performance.md") -> None:
     """Speed, memory and growth: the whole page.
 
@@ -184,7 +213,7 @@ def reliability(file: tyro.conf.Positional[Path], page: Path = _DOCS / "reliabil
 
 def main(arguments: list[str] | None = None) -> int:
     """Write one page; the exit code."""
-    commands = (reproduction, protocol, tails, evaluation, training, performance, reliability)
+    commands = (reproduction, protocol, tails, evaluation, training, seeds, performance, reliability)
     pages = {one.__name__: one for one in commands}
     try:
         tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import registers_fitting as fitting
 import registers_study as study
 import ridgeformer as rf
 from support import tame_model
@@ -21,16 +22,36 @@ def mild_model(layers: int = 4, registers: int = 1) -> rf.LinearTransformer:
 
 @pytest.mark.parametrize(("dim", "examples"), [(10, 20), (5, 12), (7, 30)])
 def test_model_in_natural_units_is_the_same_function_of_scaled_tokens(dim: int, examples: int) -> None:
-    """x/√n and y/√(nd) as tokens of a model without scaling: ŵ in these units is ŵ·√d of the plain ones over √d."""
     rng = np.random.default_rng(dim)
     X, y = rng.standard_normal((3, examples, dim)), rng.standard_normal((3, examples))
-    natural = mild_model()
+    model = mild_model()
     shape = {"layers": 4, "dim": dim, "registers": 1}
-    unscaled = rf.LinearTransformer.init("diag", **shape, dtype=np.float64).replace(natural.parameters)
-    in_place = study.in_units(natural, dim, examples).weights(rf.Context.from_tokens(X, y))
-    scaled = rf.Context.from_tokens(X / np.sqrt(examples), y / np.sqrt(examples * dim))
-    # ⟨ŵ', x/√n⟩ = ŷ/√(nd), so ŵ = ŵ'·√d.
-    np.testing.assert_allclose(in_place, np.sqrt(dim) * unscaled.weights(scaled), rtol=1e-9)
+    unscaled = rf.LinearTransformer.init("diag", **shape, dtype=np.float64).replace(model.parameters)
+    in_place = fitting.in_units(model, dim, examples).weights(rf.Context.from_tokens(X, y))
+    of_x, of_y = np.sqrt(examples) + np.sqrt(dim), np.sqrt(examples * dim)
+    # ⟨ŵ', x/of_x⟩ = ŷ/of_y, so ŵ = ŵ'·of_y/of_x.
+    expected = of_y / of_x * unscaled.weights(rf.Context.from_tokens(X / of_x, y / of_y))
+    np.testing.assert_allclose(in_place, expected, rtol=1e-9)
+
+
+def test_model_of_the_zoo_in_natural_units_is_itself_at_home() -> None:
+    model = rf.load("diag-4-registers-1-uniform-5").astype(np.float64)
+    again = fitting.in_units(fitting.natural(model), 10, 20)
+    np.testing.assert_allclose(again.flatten(), model.flatten(), rtol=1e-12)
+
+
+def test_model_that_travels_gets_better_where_it_was_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ((5, 10), (10, 20), (5, 20))
+    monkeypatch.setattr(fitting, "SIZES", sizes)
+    home = fitting.natural(rf.load("diag-4-registers-1-uniform-5"))
+    moved = fitting.travel(home, steps=60, work=6400)
+    tasks = [rf.Task(*size, noise="uniform:5") for size in sizes]
+    before, after = (
+        [rf.evaluate(fitting.in_units(model, task.dim, task.examples), task, 4000, 1).median for task in tasks]
+        for model in (home, moved)
+    )
+    assert sum(after) < sum(before)
+    assert after[2] < 0.8 * before[2]  # another n/d than in its training
 
 
 def test_code_of_a_model_with_one_register_gives_its_answers() -> None:
@@ -43,15 +64,18 @@ def test_code_of_a_model_with_one_register_gives_its_answers() -> None:
         np.testing.assert_allclose(names["fit"](X, y), weights, rtol=1e-3, atol=1e-3)  # five digits of each number
 
 
-def test_pruning_drops_one_number_at_a_time_and_keeps_the_others_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_POOL": 512, "_BATCH": 256, "_SEQUENCES": 500}.items():
-        monkeypatch.setattr(study, name, value)
-    model = mild_model(layers=2)
-    found = study.prune(model, model.size - 3, steps=2)
+def test_pruning_drops_one_number_at_a_time_and_fits_the_others_again() -> None:
+    model = rf.load("diag-3-registers-1-uniform-5")
+    found = fitting.prune(model, model.size - 3, 2, lambda model: {"loss": 1.0})
     assert [each["left"] for each in found] == [model.size - count for count in range(4)]
-    zeros = [sum(value == 0 for name in ("p", "q") for value in np.ravel(each[name])) for each in found]
-    assert zeros == [0, 1, 2, 3]
-    assert all(np.isfinite(each["loss"]) for each in found)
+    zeros = [{place for place, value in enumerate(_numbers(each)) if value == 0} for each in found]
+    assert [len(each) for each in zeros] == [0, 1, 2, 3]
+    assert zeros[1] < zeros[2] < zeros[3]
+    assert all(np.isfinite(_numbers(each)).all() for each in found)
+
+
+def _numbers(found: dict[str, Any]) -> Any:
+    return np.concatenate([np.ravel(found[name]) for name in ("p", "q")])
 
 
 def test_first_layer_that_writes_targets_into_features() -> None:
@@ -63,11 +87,9 @@ def test_first_layer_that_writes_targets_into_features() -> None:
 
 @pytest.mark.parametrize("name", ["P_xy", "P_yx"])
 def test_model_is_fitted_again_without_a_part_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "_POOL", 512)
-    monkeypatch.setattr(study, "_BATCH", 256)
-    monkeypatch.setattr(study, "_STEPS", 4)
-    model = tame_model("full", 2, 1, 10, TASK.draw_contexts(500, seed=5).context.gram, strength=1.0)
-    found = study.refitted(model, study.bayes_pool(TASK, 512, 0)[0], study._BLOCKS[name])
+    monkeypatch.setattr(study, "_STEPS", 2)
+    model = rf.load("full-3-uniform-5")
+    found = study.without(model, study._BLOCKS[name])
     zero = found.parameters["P"] == 0
     assert zero[study._BLOCKS[name]].all()
     assert zero.sum() == zero[study._BLOCKS[name]].size

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ridgeformer as rf
 import write_docs
 from made_up_results import made_up_baselines
 from ridgeformer.bench import BenchConfig, BenchReport, Row, Target
@@ -56,7 +57,7 @@ def test_replace_block_without_a_page_or_its_markers_is_one_sentence_and_changes
 @pytest.mark.parametrize(
     ("name", "blocks"),
     [
-        ("training.md", ["time to target", "ablations"]),
+        ("training.md", ["time to target", "seeds", "ablations"]),
         ("evaluation.md", ["baseline cells", "Bayes limits"]),
         ("reliability.md", ["attacks"]),
         ("reproduction.md", ["time", "table 1", "worse", "beyond", "registers", "claims", "protocol", "tails"]),
@@ -170,3 +171,20 @@ def test_reliability_page_gets_a_row_for_each_attack(tmp_path: Path) -> None:
         file.write_text(wrong)
         assert main(["reliability", str(file), "--page", str(page)]) == 2
     assert page.read_text(encoding="utf-8") == text
+
+
+def test_page_of_seeds_says_how_far_each_depth_is_from_the_best_known(tmp_path: Path) -> None:
+    for seed in (101, 102):
+        config = rf.TrainConfig(kind="gdpp", layers=1, noise="uniform:5", seed=seed, sequences=2000)
+        rf.train(config, out=tmp_path / f"runs/gdpp-{seed}")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begin seeds -->\n<!-- end seeds -->\n")
+    assert main(["seeds", str(tmp_path / "runs"), "--page", str(page)]) == 0
+    *_, row, _, _, _ = page.read_text().split("\n")
+    name, layers, count, best, lowest, highest, worst, *within = (cell.strip() for cell in row.strip("| ").split("|"))
+    assert (name, layers, count) == ("GD++", "1", "2")
+    known = [rf.load(f"gdpp-1-uniform-5{end}").info["evaluation"]["adjusted_loss"] for end in ("", "-seed-3")]
+    assert float(best) <= min(float(lowest), *known) + 1e-5
+    assert float(lowest) <= float(highest)
+    assert float(worst.rstrip("%")) == pytest.approx(100 * (float(highest) / float(best) - 1), abs=0.06)
+    assert int(within[0]) <= int(within[1]) <= 2

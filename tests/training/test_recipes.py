@@ -93,7 +93,7 @@ def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(l
 @pytest.mark.parametrize("start", [None, "a model"])
 @pytest.mark.parametrize("layers", [3, 4, 5, 8])
 @pytest.mark.parametrize("kind", ["diag", "full"])
-def test_deep_recipe_is_starts_and_hops_then_natural_gradient_with_hard_contexts(
+def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     kind: str, layers: int, start: str | None
 ) -> None:
     plan = stages_of(TrainConfig(kind=kind, layers=layers, start=start))
@@ -102,12 +102,12 @@ def test_deep_recipe_is_starts_and_hops_then_natural_gradient_with_hard_contexts
     assert isinstance(main, NaturalStage)
     assert main.calm is not None
     assert (main.origin, main.calm.weight > 0) == ("best", True)
-    # No start and no hop may replace a better one: only what calms a model may make it a little worse.
+    # No start may replace a better one: only what calms a model may make it a little worse.
     assert {stage.tolerance for stage in before} == {0.0}
     assert (before[0].origin == "given") == (start is not None)  # first, or it would replace a better start
-    assert any(stage.origin == "shaken" for stage in before) == (kind == "diag")
-    origins = [stage.origin for stage in before]
-    assert origins == sorted(origins, key=["given", "init", "previous", "shaken"].index) or "previous" in origins
+    starts = [stage.origin for stage in before if stage.origin != "given"]
+    sharpened = kind == "diag" or layers <= 4  # random starts that are compared only after a short natural gradient
+    assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
     assert [stage.name for stage in after] == (["calm"] if layers > 3 else [])
     assert all(isinstance(stage, NaturalStage) and stage.if_restless for stage in after)
 
@@ -120,13 +120,11 @@ def test_with_a_given_model_full_has_fewer_random_starts_and_diag_as_many() -> N
 
 
 @pytest.mark.parametrize("layers", [5, 7, 12])
-def test_recipe_with_registers_is_that_of_deep_models_with_fewer_hops_and_from_a_given_model_no_starts(
-    layers: int,
-) -> None:
+def test_recipe_with_registers_is_that_of_deep_models_with_hops_and_from_a_given_model_no_starts(layers: int) -> None:
     plain = TrainConfig(kind="diag", layers=layers)
     wide = replace(plain, registers=2)
     assert _origins(wide)["init"] == _origins(plain)["init"]
-    assert 0 < _origins(wide)["shaken"] < _origins(plain)["shaken"]
+    assert _origins(wide)["shaken"] > 0 == _origins(plain)["shaken"]
     given = _origins(replace(wide, start="a model"))
     assert given["init"] == 0
     assert 0 < given["shaken"] < _origins(wide)["shaken"]

@@ -150,11 +150,12 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "oracles as targets", wider, _natural(wider, posterior=False)
     yield "Adam instead of natural gradient", wider, [_adam_for(stage) for stage in stages_of(wider)]
     yield "one start instead of twelve", wider, _one_start(wider)
+    yield "no hops", wider, _without(wider, "hop")
     for layers in (3, 4, 7):
         diagonal = TrainConfig(kind="diag", layers=layers)
         yield "recipe", diagonal, stages_of(diagonal)
         yield "one start instead of twelve", diagonal, _one_start(diagonal)
-        yield "no hops", diagonal, [stage for stage in stages_of(diagonal) if stage.origin != "shaken"]
+        yield "starts compared as they are", diagonal, _without(diagonal, "sharpen")
         yield "without hard contexts", diagonal, _natural(diagonal, calm=None)
     for layers in (4, 7):
         full = TrainConfig(kind="full", layers=layers)
@@ -182,6 +183,11 @@ def _adam_for(stage: Stage) -> Stage:
         return stage
     steps = stage.steps * stage.batch // _ADAM_BATCH
     return AdamStage(name=stage.name, steps=steps, rate=_ADAM_RATE, batch=_ADAM_BATCH, origin=stage.origin)
+
+
+def _without(config: TrainConfig, name: str) -> list[Stage]:
+    """The recipe without the stages called ``name`` 1, 2, …"""
+    return [stage for stage in stages_of(config) if not stage.name.startswith(f"{name} ")]
 
 
 def _one_start(config: TrainConfig) -> list[Stage]:
