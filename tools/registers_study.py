@@ -284,16 +284,16 @@ def _shortest(found: dict[str, Any]) -> Iterator[str]:
         [(str(e["left"]), f"{e['loss']:.4f}", f"{e['loss'] / own:.3f}", f"{e['largest']:.3g}") for e in steps],
     )
     yield (
-        f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}. The next table "
-        "says what is left of each layer, with m for the register: what the layer reads from a token, and which sums over "
-        "the context it adds to which part of a token."
+        f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}. The next "
+        "table says what is left of each layer, with m for the register: what the layer reads from a token, and which "
+        "sums over the context it adds to which part of a token."
     )
     yield table(("layer", "reads", "adds"), [(str(layer), *names) for layer, names in enumerate(_left(short), 1)])
     yield "As code:"
     yield "```python\n" + "\n".join(_code(short)) + "\n```"
 
 
-def _left(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _left(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """The names of the numbers that are not zero, of Q and of P, for each layer of a model with one register."""
     parts = ("m", "y")
     reads = ("x", *(f"{to} from {of}" if to != of else to for to in parts for of in parts))
@@ -320,13 +320,13 @@ def _travels(found: dict[str, Any]) -> Iterator[str]:
         largest = "∞" if each["largest"] is None else f"{each['largest']:.3g}"
         rows.append((f"{each['d']}", f"{each['n']}", f"{each['limit']:.4f}", *texts, largest))
     yield table(("d", "n", "Bayes limit", "one model", "its median", "10, 20 only", "largest"), rows)
-    ratios = [ratio for each in found["rows"] if (ratio := _ratio(each, "loss")) < _WILD]
+    low = [ratio for each in found["rows"] if (ratio := _ratio(each, "loss")) < _WILD]
     wild = [f"d = {each['d']}, n = {each['n']}" for each in found["rows"] if _ratio(each, "loss") >= _WILD]
     at_home = min(_ratio(each, "unmixed") for each in found["rows"])
     yield (
         "The columns are ratios to the Bayes limit; the median is that of the model's losses. "
-        f"**One set of weights travels, at a price**: it is {min(ratios):.2f} to {max(ratios):.2f} times as far from the "
-        f"oracle as the Bayes limit, where a model for one size reaches {at_home:.2f}."
+        f"**One set of weights travels, at a price**: its loss is {min(low):.2f} to {max(low):.2f} times the Bayes "
+        f"limit, where a model for one size reaches {at_home:.2f}."
         + (f" It explodes on some contexts of {' and '.join(wild)}." if wild else "")
     )
 

@@ -148,8 +148,9 @@ def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md"
         known = [load(zoo_name(kind, layers, SEEDED_PRIOR, seed)).info["evaluation"][LOSS] for seed in SEEDS]
         best = min(*own, *known)
         within = [sum(loss <= share * best for loss in own) for share in (1.01, 1.02)]
-        row = (KINDS[kind].label, layers, len(own), f"{best:.5f}", *(f"{loss:.5f}" for loss in (own[0], own[-1])))
-        rows.append([*map(str, (*row, f"{own[-1] / best - 1:.1%}", *within))])
+        numbers = (f"{loss:.5f}" for loss in (best, own[0], own[-1]))
+        cells = (KINDS[kind].label, layers, len(own), *numbers, f"{own[-1] / best - 1:.1%}", *within)
+        rows.append([*map(str, cells)])
     head = ("kind", "layers", "seeds", "best known", "lowest", "highest", "worst", "within 1 %", "within 2 %")
     replace_block(page, "seeds", TextTable("", head, rows).markdown())
 
