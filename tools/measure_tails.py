@@ -187,7 +187,8 @@ def measure_tails(
         recorded = not job.recorded or (name in done and done[name].digest == job.digest(models))
         if not recorded or job.measured < sequences:
             todo.append(job)
-    todo.sort(key=lambda job: "-seed-" in job.name)  # last: no table shows them
+    # Those of the paper's grid come first, deep before shallow; other seeds, which no table shows, last.
+    todo.sort(key=lambda job: ("-seed-" in job.name, job.name not in grid, job.model.layers < 3))
     with Progress(sum(job.work(sequences, seed) for job in todo)) as progress:
         for number, one in enumerate(todo, 1):
             text, file = f"{number}/{len(todo)} {one.name}", shelf / f"{one.name}{SUFFIX}"
