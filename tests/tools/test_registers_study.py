@@ -105,3 +105,20 @@ def test_penalties_of_a_model_that_is_one_gradient_step_are_as_large_as_they_can
         if found["register"] is None:
             assert set(found["bands"]) == {100.0}
             assert found["cosine"] > 0.9999
+
+
+def test_table_of_what_is_left_names_the_numbers_that_are_not_zero() -> None:
+    p, q = np.zeros((2, 2, 1, 5))
+    q[0, 0, [0, 4]], p[0, 0, 4] = 1.0, 1.0  # reads x and y, and adds the sum of y to y: a step of gradient descent
+    q[1, 0, 2], p[1, 0, [0, 3]] = 1.0, 1.0
+    expected = [("x, y", "y to y"), ("m from y", "x to x, m to y")]
+    assert list(study._left({"p": p.tolist(), "q": q.tolist()})) == expected
+
+
+def test_page_says_where_the_model_that_travels_explodes() -> None:
+    row = {"limit": 0.1, "median": 0.05, "largest": 3.0, "unmixed": 0.2}
+    rows = [{"d": 5, "n": 5, **row, "loss": None, "largest": None}, {"d": 10, "n": 20, **row, "loss": 0.15}]
+    *_, result, text = study._travels({"rows": rows})
+    assert "| 5 | 5 | 0.1000 | explodes | 0.50 | 2.00 | ∞ |" in result
+    assert "1.50 to 1.50 times the Bayes limit" in text
+    assert "explodes on some contexts of d = 5, n = 5." in text
