@@ -10,12 +10,11 @@ import numpy as np
 
 import ridgeformer as rf
 from ridgeformer.core.notation import Array
-from ridgeformer.core.objective import losses_and_gradient_on
 from ridgeformer.core.random import GramDraw
 from ridgeformer.core.task import Task
 from ridgeformer.training.config import TrainConfig
 from ridgeformer.training.descent import Slope
-from ridgeformer.training.natural_stage import Calm, NaturalStage, curvature
+from ridgeformer.training.natural_stage import Calm, NaturalStage
 from ridgeformer.training.optimisers import Adam, Metric, clip_norm, warmup_cosine
 from ridgeformer.training.pools import posterior_means
 from ridgeformer.training.stages import Run, TrainState, flat
@@ -27,8 +26,6 @@ _HOME = (10, 20)
 """Where the models of the zoo were trained."""
 _FEWEST = 256  # contexts in a batch
 _PARTS = 8  # of the pool of each size; every step takes the next one
-_REFRESH = 10  # steps between two measurements of the curvature
-_SATURATION = 1.0  # of losses in `travel`: a start may explode on most contexts of another size
 _LARGEST_CHANGE, _LARGEST_SHARE = 0.5, 0.05  # of answers, relative to the Bayes limit, and of parameters, in one step
 _FIRST_WEIGHT = 1e-3  # of sizes unlike the start's
 
@@ -131,34 +128,53 @@ def _scaled(model: rf.LinearTransformer, of_x: float, of_rest: float) -> rf.Line
     return model.replace({"p": model.parameters["p"], "q": q})
 
 
-def travel(start: rf.LinearTransformer, steps: int, work: int = 102_400, seed: int = 0) -> rf.LinearTransformer:
+def travel(start: rf.LinearTransformer, steps: int, work: int = 102_400) -> rf.LinearTransformer:
     """One model for all `SIZES`, in natural units: natural gradient on losses relative to the Bayes limit of each size.
 
     ``start`` is a model of natural units. Sizes with another n/d than that of its training matter little at first. A
     batch has ``work``/d² contexts: with few features losses differ more, and tails are heavier.
     """
-    rng, vector, matrix = np.random.default_rng(seed), start.flatten(), None
+    vector, home = start.flatten(), _HOME[1] / _HOME[0]
     ones = start.replace({name: np.ones_like(array) for name, array in start.parameters.items()})
-    batches = {dim: max(_FEWEST, work // dim**2) for dim, _ in SIZES}
-    pools = {size: bayes_pool(Task(*size, noise=NOISE), _PARTS * batches[size[0]], seed) for size in SIZES}
-    home = _HOME[1] / _HOME[0]
+    places = [_Place.at(start, dim, examples, steps, max(_FEWEST, work // dim**2)) for dim, examples in SIZES]
     for step in range(steps):
-        gradient, new = np.zeros_like(vector), np.zeros((len(vector), len(vector)))
+        gradient, matrix = np.zeros_like(vector), np.zeros((len(vector), len(vector)))
         late = max(0.0, 1 - 2 * step / steps)
-        for (dim, examples), (pool, limit) in pools.items():
-            weight = (1.0 if examples == home * dim else _FIRST_WEIGHT**late) / limit
-            model = in_units(start.unflatten(vector), dim, examples)
+        for place in places:
+            dim, examples = place.run.config.dim, place.run.task.most_examples
+            weight = (1.0 if examples == home * dim else _FIRST_WEIGHT**late) / place.limit
             chain = in_units(ones, dim, examples).flatten()
-            batch = batches[dim]
-            part = pool.rows(slice(step % _PARTS * batch, (step % _PARTS + 1) * batch))
-            _, slope = losses_and_gradient_on(model, part, saturation=_SATURATION, backend="fused")
-            gradient += weight * slope.flatten() * chain
-            if step % _REFRESH == 0:
-                new += weight * curvature(model, part, np.ones(batch), _SATURATION, rng) * np.outer(chain, chain)
-        if step % _REFRESH == 0:
-            matrix = new if matrix is None else 0.7 * matrix + 0.3 * new
-        assert matrix is not None
+            slope, curvature = place.look(in_units(start.unflatten(vector), dim, examples), step)
+            gradient += weight * chain * slope
+            matrix += weight * np.outer(chain, chain) * curvature
         change = Metric(matrix).natural(gradient, _LARGEST_CHANGE)
         change = clip_norm(change, _LARGEST_SHARE * float(np.linalg.norm(vector)))
         vector = vector - 0.3 * warmup_cosine(step, steps, 20, 0.05) * change
     return start.unflatten(vector)
+
+
+@dataclass
+class _Place:
+    """A size of problem, with a stage of natural gradient that measures slopes and curvatures there."""
+
+    run: Run
+    stage: NaturalStage
+    state: TrainState
+    limit: float
+    """The Bayes limit."""
+
+    @classmethod
+    def at(cls, model: rf.LinearTransformer, dim: int, examples: int, steps: int, batch: int) -> _Place:
+        shape = {"kind": "diag", "layers": model.layers, "registers": model.registers}
+        run = Run(TrainConfig(**shape, dim=dim, examples=examples, noise=NOISE), ())
+        calm = Calm(weight=0.003, search=4 * batch, keep=batch, batch=batch // 4)
+        stage = NaturalStage(name="place", steps=steps, batch=batch, pool=_PARTS * batch, sample=batch, calm=calm)
+        none = np.empty(0)
+        return cls(run, stage, TrainState(none, Adam.start(0), none, none), bayes_pool(run.task, _PARTS * batch, 0)[1])
+
+    def look(self, model: rf.LinearTransformer, step: int) -> tuple[Array, Array]:
+        """The slope and the curvature of the mean loss, with hard contexts from beyond the task."""
+        model = model.astype(np.float32)
+        self.state = self.stage.prepare(self.run, replace(self.state, step=step, total=step), model)
+        assert isinstance(self.state.curvature, Metric)
+        return self.stage.slope(self.run, self.state, model).gradient, self.state.curvature.matrix

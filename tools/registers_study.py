@@ -31,7 +31,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 _SHORT, _DEEP = "diag-4-registers-1-uniform-5", "diag-7-registers-2-uniform-5"
 _STEPS = 200
 _FEWEST = 14
-_TRAVELS = 1000
+_TRAVELS = 400
 _WILD = 100.0
 """A mean this many times the Bayes limit comes from a few contexts that explode."""
 _LARGEST = 10.0
@@ -281,7 +281,14 @@ def _shortest(found: dict[str, Any]) -> Iterator[str]:
     )
     yield table(
         ("left", "loss", "of trained", "largest"),
-        [(str(e["left"]), f"{e['loss']:.4f}", f"{e['loss'] / own:.3f}", f"{e['largest']:.3g}") for e in steps],
+        [
+            (
+                str(e["left"]),
+                *(f"{v:.4f}" if v < _LARGEST else "explodes" for v in (e["loss"], e["loss"] / own)),
+                f"{e['largest']:.3g}",
+            )
+            for e in steps
+        ],
     )
     yield (
         f"With {short['left']} numbers, {short['left'] - 5} of them free, the loss is {short['loss']:.4f}. The next "
