@@ -165,8 +165,8 @@ class _Place:
 
     @classmethod
     def at(cls, model: rf.LinearTransformer, dim: int, examples: int, steps: int, batch: int) -> _Place:
-        shape = {"kind": "diag", "layers": model.layers, "registers": model.registers}
-        run = Run(TrainConfig(**shape, dim=dim, examples=examples, noise=NOISE), ())
+        config = TrainConfig(kind="diag", layers=model.layers, registers=model.registers, noise=NOISE)
+        run = Run(replace(config, dim=dim, examples=examples), ())
         calm = Calm(weight=0.003, search=4 * batch, keep=batch, batch=batch // 4)
         stage = NaturalStage(name="place", steps=steps, batch=batch, pool=_PARTS * batch, sample=batch, calm=calm)
         none = np.empty(0)

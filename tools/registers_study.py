@@ -32,8 +32,6 @@ _SHORT, _DEEP = "diag-4-registers-1-uniform-5", "diag-7-registers-2-uniform-5"
 _STEPS = 200
 _FEWEST = 14
 _TRAVELS = 400
-_WILD = 100.0
-"""A mean this many times the Bayes limit comes from a few contexts that explode."""
 _LARGEST = 10.0
 _FIRST = "## What registers hold"
 _SEQUENCES = 200_000
@@ -322,14 +320,14 @@ def _travels(found: dict[str, Any]) -> Iterator[str]:
     )
     rows = []
     for each in found["rows"]:
-        ratios = (_ratio(each, key) for key in ("loss", "median", "unmixed"))
-        texts = (f"{ratio:.2f}" if ratio < _WILD else "explodes" for ratio in ratios)
+        texts = (_ratio_text(each, key) for key in ("loss", "median", "unmixed"))
         largest = "∞" if each["largest"] is None else f"{each['largest']:.3g}"
         rows.append((f"{each['d']}", f"{each['n']}", f"{each['limit']:.4f}", *texts, largest))
     yield table(("d", "n", "Bayes limit", "one model", "its median", "10, 20 only", "largest"), rows)
-    low = [ratio for each in found["rows"] if (ratio := _ratio(each, "loss")) < _WILD]
-    wild = [f"d = {each['d']}, n = {each['n']}" for each in found["rows"] if _ratio(each, "loss") >= _WILD]
-    at_home = min(_ratio(each, "unmixed") for each in found["rows"])
+    calm = [each for each in found["rows"] if _calm(each["loss"])]
+    wild = [f"d = {each['d']}, n = {each['n']}" for each in found["rows"] if each not in calm]
+    low = [each["loss"] / each["limit"] for each in calm]
+    at_home = min(each["unmixed"] / each["limit"] for each in found["rows"] if _calm(each["unmixed"]))
     yield (
         "The columns are ratios to the Bayes limit; the median is that of the model's losses. "
         f"**One set of weights travels, at a price**: its loss is {min(low):.2f} to {max(low):.2f} times the Bayes "
@@ -338,9 +336,13 @@ def _travels(found: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _ratio(found: dict[str, Any], key: str) -> float:
-    """A loss divided by the Bayes limit; null stands for a loss that is not finite."""
-    return float("inf") if found[key] is None else float(found[key] / found["limit"])
+def _calm(loss: float | None) -> bool:
+    """Whether a mean does not come from a few contexts that explode; null is a mean that is not finite."""
+    return loss is not None and loss < _LARGEST
+
+
+def _ratio_text(found: dict[str, Any], key: str) -> str:
+    return f"{found[key] / found['limit']:.2f}" if _calm(found[key]) else "explodes"
 
 
 def _second_answer(found: Sequence[dict[str, Any]]) -> Iterator[str]:
