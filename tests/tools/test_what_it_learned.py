@@ -55,7 +55,7 @@ def test_page_about_other_models_is_refused(model: str, tmp_path: Path) -> None:
 def test_page_in_the_documentation_has_every_section_and_its_figures() -> None:
     text = (DOCS / what_it_learned.PAGE).read_text(encoding="utf-8")
     sections = [line for line in text.splitlines() if line.startswith("#")]
-    assert len(sections) == 8  # two of them by tools/registers_study.py
+    assert len(sections) == 10  # four of them by tools/registers_study.py
     assert f"python tools/{Path(what_it_learned.__file__).name}" in text
     for name in ("ladder", "filters", "implied-noise", "ablations"):
         assert f"(figures/what-it-learned-{name}.svg)" in text

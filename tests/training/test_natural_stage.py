@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -174,16 +175,17 @@ def test_natural_gradient_is_better_than_adam_with_as_many_contexts() -> None:
     assert losses["natural"] < losses["adam"]
 
 
-def test_hard_contexts_make_a_model_calm_beyond_its_task() -> None:
-    config = rf.TrainConfig(kind="diag", layers=3, dim=3, examples=8, noise="uniform:2", sequences=20_000)
+def test_hard_contexts_make_models_calm_beyond_their_task() -> None:
+    """Of five seeds, because single models explode or not by the last bits of their training, which machines differ in."""
+    config = rf.TrainConfig(kind="diag", layers=3, dim=3, examples=8, noise="uniform:2", sequences=1000)
     start = AdamStage(name="start", steps=300, rate=1e-2, batch=512, origin="init", init_scale=0.1)
     natural = NaturalStage(name="natural", steps=300, pool=16_384, batch=1024, sample=1024, calm=None, tolerance=0.5)
     calm = replace(natural, calm=Calm(weight=0.1, search=2048, keep=512, batch=128))
-    outside = {}
-    for name, last in (("wild", natural), ("calm", calm)):
-        model = train(short_run(config, (start, last), ranked_on=16_384)).model
-        outside[name] = rf.evaluate(model, rf.Task(3, 8, "fixed:8"), 20_000, 1).adjusted_loss
-    assert outside["calm"] < 0.3 * outside["wild"]
+    outside: dict[str, list[float]] = {"wild": [], "calm": []}
+    for seed, (name, last) in product(range(5), (("wild", natural), ("calm", calm))):
+        model = train(short_run(replace(config, seed=seed), (start, last), ranked_on=16_384)).model
+        outside[name].append(rf.evaluate(model, rf.Task(3, 8, "fixed:8"), 20_000, 1).adjusted_loss)
+    assert np.median(outside["calm"]) < 0.3 * np.median(outside["wild"])
 
 
 def test_weight_of_hard_contexts_falls_when_the_factors_have_grown() -> None:

