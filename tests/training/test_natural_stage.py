@@ -176,7 +176,7 @@ def test_natural_gradient_is_better_than_adam_with_as_many_contexts() -> None:
 
 
 def test_hard_contexts_make_models_calm_beyond_their_task() -> None:
-    """Five seeds, because it depends on the last bits, which differ between machines, whether a single model explodes."""
+    """Five seeds: whether a single model explodes depends on its last bits, which differ between machines."""
     config = rf.TrainConfig(kind="diag", layers=3, dim=3, examples=8, noise="uniform:2", sequences=1000)
     start = AdamStage(name="start", steps=300, rate=1e-2, batch=512, origin="init", init_scale=0.1)
     natural = NaturalStage(name="natural", steps=300, pool=16_384, batch=1024, sample=1024, calm=None, tolerance=0.5)
