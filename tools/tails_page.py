@@ -20,12 +20,14 @@ from ridgeformer.reproduction.cells import zoo_name
 from ridgeformer.reproduction.paper import printed_loss
 from ridgeformer.reproduction.records import Count, KindName, Layers, Number, Record, Sequences, Text
 from ridgeformer.reproduction.results import read_record
-from ridgeformer.reproduction.table1 import TextTable, header, number, row_name
+from ridgeformer.reproduction.table1 import Table1, TextTable, header, number, row_name
 from ridgeformer.training.run_directory import RunDirectory
 from ridgeformer.zoo import load, zoo_names
 
 _WORST = 15  # models in the list of the worst ones
 _SHALLOW = 2  # layers of models that have fat tails at their optimum
+_SMALL = 500  # numbers that a model has at most to be called small
+_REGISTERS = "-registers-"  # in the names of models that have some
 
 
 # --- the paper's protocol ---------------------------------------------------------------------------------------------
@@ -139,21 +141,56 @@ def protocol_text(record: ProtocolRecord) -> str:
 # --- tails of the zoo -------------------------------------------------------------------------------------------------
 
 
-def tails_text(record: TailsRecord) -> str:
-    """Counts of models by depth, the worst ones, the shallow ones, and those that are worse than GD++."""
-    deep = [model for model in record.models if model.layers > _SHALLOW]
-    shallow = [model for model in record.models if model.layers <= _SHALLOW]
-    parts = [
-        f"{len(record.models)} models, each on {record.sequences:,} fresh sequences of its own training task. How many "
-        "of them have a largest loss in which range:",
-        _depths(record.models),
-        _worst(deep),
+def tails_text(record: TailsRecord, table: Table1 | None = None) -> str:
+    """What was measured of the paper's models and of those with registers, and which are closest to the Bayes limit."""
+    paper = [model for model in record.models if _REGISTERS not in model.name]
+    wider = [model for model in record.models if _REGISTERS in model.name]
+    shallow = [model for model in paper if model.layers <= _SHALLOW]
+    fat = (
         "Models of one and two layers have fat tails at their very optimum: a change that makes rare losses smaller "
-        "makes the mean larger. So they are listed apart:",
-        "\n".join(_shallow_line(kind, shallow) for kind in KINDS if any(model.kind == kind for model in shallow)),
-        _worse(deep, record.level_sequences),
+        "makes the mean larger. So they are listed apart:\n\n"
+    )
+    fat += "\n".join(_shallow_line(kind, shallow) for kind in KINDS if any(model.kind == kind for model in shallow))
+    parts = [
+        f"{len(record.models)} models, each on {record.sequences:,} fresh sequences of its own training task.",
+        *_group("The paper's grid", paper, record.level_sequences),
+        fat if shallow else "",
+        *_group("Models with registers", wider, record.level_sequences),
+        "" if table is None else _closest(record, table),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _group(what: str, models: Sequence[ModelTail], level_sequences: int) -> list[str]:
+    """Counts by depth, the worst ones, and those that are worse than GD++ beyond the noise of their training."""
+    if not models:
+        return []
+    deep = [model for model in models if model.layers > _SHALLOW]
+    head = f"**{what}.** How many of {len(models)} models have a largest loss in which range:"
+    return [head, _depths(models), _worst(deep), _worse(deep, level_sequences)]
+
+
+def _closest(record: TailsRecord, table: Table1) -> str:
+    """For each prior with noise, the small model with the lowest loss, and its tail."""
+    tails, rows = {model.name: model.tail for model in record.models}, []
+    for noise in table.columns:
+        sizes = {}
+        for entry in table.entries:
+            if entry.noise == noise != "uniform:0" and entry.layers is not None:
+                name = zoo_name(entry.method, entry.layers, noise, heads=entry.heads, registers=entry.registers)
+                if name in tails and (size := load(name).size) <= _SMALL:
+                    sizes[name] = entry, size
+        if sizes:
+            name = min(sizes, key=lambda name: sizes[name][0].adjusted_loss)
+            best, size = sizes[name]
+            ratio = "" if best.bayes_ratio is None else f"{best.bayes_ratio:.4f}×"
+            rows.append((header(noise), f"`{name}`", str(size), ratio, *_tail_cells(tails[name])))
+    head = ("σ", "model", "numbers", "loss ÷ Bayes limit", "largest loss", "above 10", "above 100")
+    about = (
+        f"Of the models with at most {_SMALL} numbers, those with the lowest loss (on {table.sequences:,} sequences "
+    )
+    about += f"of Table 1), and their rare losses on {record.sequences:,}:"
+    return f"{about}\n\n{TextTable('', head, rows).markdown()}" if rows else ""
 
 
 def _depths(models: Sequence[ModelTail]) -> str:

@@ -43,7 +43,7 @@ from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.reproduction.baseline_check import BaselineReport
 from ridgeformer.reproduction.cells import SEEDED_PRIOR, SEEDS, zoo_name
 from ridgeformer.reproduction.results import read_record
-from ridgeformer.reproduction.table1 import TextTable
+from ridgeformer.reproduction.table1 import Table1, TextTable
 from ridgeformer.reproduction.training_targets import TrialsRecord
 from ridgeformer.sweeps.table import LOSS, collect
 from ridgeformer.zoo import load
@@ -94,14 +94,18 @@ def protocol(
     replace_block(page, "protocol", protocol_text(found))
 
 
-def tails(record: Path = RECORD, page: Path = _DOCS / "reproduction.md") -> None:
+def tails(
+    record: Path = RECORD, table: Path = _DOCS / "results" / "table1.json", page: Path = _DOCS / "reproduction.md"
+) -> None:
     """Rare large losses of our models, and losses beyond the noise of their training.
 
     Args:
         record: What tools/measure_tails.py wrote.
+        table: What 'ridgeformer reproduce' wrote: which models are closest to the Bayes limit.
         page: The page to write into.
     """
-    replace_block(page, "tails", tails_text(read_record(TailsRecord, record, COMMAND)))
+    measured = read_record(Table1, table, "ridgeformer reproduce")
+    replace_block(page, "tails", tails_text(read_record(TailsRecord, record, COMMAND), measured))
 
 
 def evaluation(file: tyro.conf.Positional[Path], page: Path = _DOCS / "evaluation.md") -> None:

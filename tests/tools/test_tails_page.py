@@ -80,14 +80,16 @@ def test_tails_are_counted_by_depth_and_the_bad_ones_are_named(tmp_path: Path) -
         made_up_model("full-7-uniform-5", 10.0, (fine,)),
         made_up_model("full-7-uniform-6", 50.0, (fine,)),
         made_up_model("full-7-uniform-7", float("inf"), (worse,)),
+        made_up_model("diag-7-registers-1-uniform-5", 2.5, (fine,)),
+        made_up_model("diag-12-registers-2-uniform-5", 11.0, (fine,)),
     )
     record, page = tmp_path / "tails.json", tmp_path / "page.md"
     TailsRecord(10_000_000, 20_000, models).save(record)
     page.write_text(PAGE, encoding="utf-8")
     assert main(["tails", "--record", str(record), "--page", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert "7 models, each on 10,000,000 fresh sequences" in text
-    for row in ("| 1 | 2 | 0 | 2 | 0 |", "| 2 | 2 | 0 | 0 | 2 |", "| 7 | 3 | 1 | 1 | 1 |"):
+    assert "9 models, each on 10,000,000 fresh sequences" in text
+    for row in ("| 1 | 2 | 0 | 2 | 0 |", "| 2 | 2 | 0 | 0 | 2 |", "| 7 | 3 | 1 | 1 | 1 |", "| 7 | 1 | 1 | 0 | 0 |"):
         assert row in text
     assert "2 of 3 models with three layers or more have a loss above 10. These are:" in text
     bad = [line for line in text.splitlines() if line.startswith("| `")]
@@ -95,7 +97,12 @@ def test_tails_are_counted_by_depth_and_the_bad_ones_are_named(tmp_path: Path) -
         "| `full-7-uniform-7` | 0.1 | ∞ | 12,345 | 2 |",
         "| `full-7-uniform-6` | 0.1 | 50 | 12,345 | 0 |",
         "| `full-7-uniform-7` | 5.5 | ∞ | 1.2 |",
+        "| `diag-12-registers-2-uniform-5` | 0.1 | 11 | 12,345 | 0 |",
     ]
+    closest = [line for line in text.splitlines() if line.startswith("| U5 | `")]
+    assert len(closest) == 1
+    assert closest[0].startswith("| U5 | `diag-12-registers-2-uniform-5` | 240 | 1.0")
+    assert closest[0].endswith("× | 11 | 12,345 | 0 |")
     assert "* DIAG, one layer: 1 models, largest losses from 16 to 16, " in text
     assert "two layers: 2 models, largest losses from 170 to 280, at most 12,345 above 10 and 2 above 100." in text
     assert "1 of them is worse" in text

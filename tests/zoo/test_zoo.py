@@ -153,6 +153,9 @@ def test_every_shipped_model_was_measured_on_many_sequences_and_only_the_robust_
     deep = {name: record["maximum"] for name, record in records.items() if int(name.split("-")[1]) > 3}
     # FULL 7 on {1, 3} has 20.4, on ten million sequences
     assert max(largest for name, largest in deep.items() if name != ROBUST) < 25
+    three = [record["maximum"] for name, record in records.items() if name.split("-")[1:3] == ["3", "uniform"]]
+    three += [record["maximum"] for name, record in records.items() if name.split("-")[1:3] == ["3", "categorical"]]
+    assert max(three) < 100  # DIAG on {1, 3} has 98
 
 
 def has_path(info: Mapping[str, Any]) -> bool:

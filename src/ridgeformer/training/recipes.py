@@ -92,7 +92,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     last: list[Stage] = []
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
-        last = [replace(main, name="calm", calm=calm, if_restless=True, tolerance=_price(config))]
+        last = [replace(main, name="calm", calm=calm, if_restless=True, tolerance=_PRICE[config.kind])]
     return (*starts, main, *last)
 
 
@@ -129,8 +129,7 @@ def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     if config.layers > SHALLOW + 1:
         start = replace(start, init_scale=_initial_scale(config.layers))
         return [*given, *_numbered(start, 4 if config.start is None else 0)]
-    starts = 2 if given else 8 if config.layers == SHALLOW else 12
-    return [*given, *_sharpened(replace(start, init_scale=0.05), main, starts)]
+    return [*given, *_sharpened(replace(start, init_scale=0.05), main, 8 if config.start is None else 2)]
 
 
 def _sharpened(start: AdamStage, main: NaturalStage, count: int) -> list[Stage]:
@@ -152,13 +151,13 @@ def _calm(config: TrainConfig) -> Calm:
         return Calm(widen=1.4 if little and not shallow else 1.25, reach=2.6, weight=0.003)
     if shallow:
         widen = 1.3 if little else 1.25
-        if full:
-            reach = 1.5 if noise >= _MUCH_NOISE else 2.5 if noise >= _SOME_NOISE else 2.0
-            return Calm(widen=widen, reach=reach, weight=0.003 if little else 0.01)
-        # With much noise the task itself has contexts that explode: noise a little louder matters, but matters more.
         if noise >= _MUCH_NOISE:
-            return Calm(widen=widen, reach=1.25, weight=0.02)
-        return Calm(widen=widen, reach=2.0, weight=0.003)
+            # DIAG explodes on contexts of the task itself: those just beyond it matter, and matter more.
+            return Calm(widen=widen, reach=1.5, weight=0.01) if full else Calm(widen=widen, reach=1.25, weight=0.02)
+        if full and noise >= _SOME_NOISE:
+            # Louder noise with a smaller weight costs less, and calms as well.
+            return Calm(widen=widen, reach=2.5, weight=0.005)
+        return Calm(widen=widen, reach=2.0, weight=0.01 if full and not little else 0.003)
     if config.layers == SHALLOW + 1 and noise < _SOME_NOISE and not full:
         return Calm(widen=1.3 if little else 1.25, reach=2.2, weight=0.003)
     return Calm(widen=1.4 if little else 1.25, reach=2.2, weight=0.005 if full else 0.01)
@@ -166,12 +165,7 @@ def _calm(config: TrainConfig) -> Calm:
 
 # How much worse the saturated mean, by which stages are ranked, may get
 _CALM = 0.5  # for weights that do not explode: at most a sixth was seen
-
-
-def _price(config: TrainConfig) -> float:
-    """The same for a stage that calms a model which still explodes beyond the task. Registers make calm cheap."""
-    return 0.03 if config.kind == "full" else 0.003 if config.registers else 0.015
-
+_PRICE = {"diag": 0.003, "full": 0.03}  # when a stage calms a model that still explodes beyond the task
 
 # Means of σ²
 _LITTLE_NOISE = 2.0  # U(0, 2) has 4/3, U(0, 3) has 3
