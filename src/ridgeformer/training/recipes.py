@@ -153,7 +153,7 @@ def _calm(config: TrainConfig) -> Calm:
         widen = 1.3 if little else 1.25
         if noise >= _MUCH_NOISE:
             # DIAG explodes on contexts of the task itself: those just beyond it matter, and matter more.
-            return Calm(widen=widen, reach=1.5, weight=0.01) if full else Calm(widen=widen, reach=1.25, weight=0.02)
+            return Calm(widen=widen, reach=1.5, weight=0.01) if full else Calm(widen=widen, reach=1.25, weight=0.03)
         if full and noise >= _SOME_NOISE:
             # Louder noise with a smaller weight costs less, and calms as well.
             return Calm(widen=widen, reach=2.5, weight=0.005)
