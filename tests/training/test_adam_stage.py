@@ -126,6 +126,17 @@ def test_start_without_others_goes_on_until_the_run_has_diverged() -> None:
     assert ended.state.total == 180
 
 
+@pytest.mark.parametrize("pair", [0, 1])
+def test_stage_that_goes_on_from_a_start_is_given_up_like_the_start(pair: int) -> None:
+    sharpen = [replace(START, name=f"sharpen {number}", origin="previous") for number in (1, 2)]
+    stages = [STARTS[0], sharpen[0], STARTS[1], sharpen[1], MAIN]
+    first = 200 * pair + 100
+    ended = run_with(dict.fromkeys(range(first, first + 100), "gradient is NaN"), CONFIG, stages)
+    assert ended.rewinds == {sharpen[pair].name: 4}
+    assert ended.finished
+    assert ended.state.best_score < np.inf
+
+
 def test_stage_that_is_not_a_start_is_not_given_up_for_others() -> None:
     ended = run_with(dict.fromkeys(range(100, 1000), "gradient is NaN"), CONFIG, [START, MAIN])
     assert ended.run.diverged(ended.state)

@@ -2,7 +2,7 @@
 
 A step whose gradient is not finite, or whose losses have exploded, is skipped. After `_PATIENCE` such steps in a row
 the run goes back to its last safe weights, with half the step size. A random start that does so too often is given up,
-and the next one begins.
+and the next one begins; so is a stage that goes on from such a start.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ class DescentStage(Stage):
         return self.refreshed(state)
 
     def _spare(self, run: Run, state: TrainState) -> bool:
-        """Whether this stage is one random start among others that can take its place."""
+        """Whether this stage is a random start, or goes on from one, among others that can take its place."""
         later = any(stage.origin == "init" for stage in run.stages[state.stage + 1 :])
-        return self.origin in ("init", "shaken") and (later or bool(np.isfinite(state.best_score)))
+        return self.origin in ("init", "shaken", "previous") and (later or bool(np.isfinite(state.best_score)))
