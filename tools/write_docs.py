@@ -144,8 +144,11 @@ def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md"
         page: The page to write into.
     """
     losses: dict[tuple[str, int], list[float]] = {}
+    largest: dict[tuple[str, int], float] = {}
     for row in collect(folder):
-        losses.setdefault((row["kind"], row["layers"]), []).append(row[LOSS])
+        cell = row["kind"], row["layers"]
+        losses.setdefault(cell, []).append(row[LOSS])
+        largest[cell] = max(row["maximum"], largest.get(cell, 0.0))
     rows = []
     for kind, layers in sorted(losses, key=lambda cell: (list(KINDS).index(cell[0]), cell[1])):
         own = sorted(losses[kind, layers])
@@ -153,10 +156,10 @@ def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md"
         best = min(*own, *known)
         within = [sum(loss <= share * best for loss in own) for share in (1.01, 1.02)]
         numbers = (f"{loss:.5f}" for loss in (best, own[0], own[-1]))
-        cells = (KINDS[kind].label, layers, len(own), *numbers, f"{own[-1] / best - 1:.1%}", *within)
-        rows.append([*map(str, cells)])
+        worst = f"{own[-1] / best - 1:.1%}", *within, f"{largest[kind, layers]:.3g}"
+        rows.append([*map(str, (KINDS[kind].label, layers, len(own), *numbers, *worst))])
     head = ("kind", "layers", "seeds", "best known", "lowest", "highest", "worst", "within 1 %", "within 2 %")
-    replace_block(page, "seeds", TextTable("", head, rows).markdown())
+    replace_block(page, "seeds", TextTable("", (*head, "largest loss"), rows).markdown())
 
 
 def performance(file: tyro.conf.Positional[Path], page: Path = _DOCS / "performance.md") -> None:

@@ -181,7 +181,10 @@ def test_page_of_seeds_says_how_far_each_depth_is_from_the_best_known(tmp_path: 
     page.write_text("<!-- begin seeds -->\n<!-- end seeds -->\n")
     assert main(["seeds", str(tmp_path / "runs"), "--page", str(page)]) == 0
     *_, row, _, _, _ = page.read_text().split("\n")
-    name, layers, count, best, lowest, highest, worst, *within = (cell.strip() for cell in row.strip("| ").split("|"))
+    cells = [cell.strip() for cell in row.strip("| ").split("|")]
+    name, layers, count, best, lowest, highest, worst, *within, largest = cells
+    both = [rf.load(tmp_path / f"runs/gdpp-{seed}/model.safetensors").info["evaluation"] for seed in (101, 102)]
+    assert largest == f"{max(one['maximum'] for one in both):.3g}"
     assert (name, layers, count) == ("GD++", "1", "2")
     known = [rf.load(f"gdpp-1-uniform-5{end}").info["evaluation"]["adjusted_loss"] for end in ("", "-seed-3")]
     assert float(best) <= min(float(lowest), *known) + 1e-5
