@@ -176,16 +176,21 @@ def test_natural_gradient_is_better_than_adam_with_as_many_contexts() -> None:
 
 
 def test_hard_contexts_make_models_calm_beyond_their_task() -> None:
-    """Five seeds: whether a single model explodes depends on its last bits, which differ between machines."""
+    """Five seeds, and a count of contexts: how badly one explodes depends on last bits, which differ between machines.
+
+    On ten seeds the count with hard contexts was 0.02 to 0.7 of that without, and 0.1 over five of them.
+    """
     config = rf.TrainConfig(kind="diag", layers=3, dim=3, examples=8, noise="uniform:2", sequences=1000)
     start = AdamStage(name="start", steps=300, rate=1e-2, batch=512, origin="init", init_scale=0.1)
     natural = NaturalStage(name="natural", steps=300, pool=16_384, batch=1024, sample=1024, calm=None, tolerance=0.5)
-    calm = replace(natural, calm=Calm(weight=0.1, search=2048, keep=512, batch=128))
-    outside: dict[str, list[float]] = {"wild": [], "calm": []}
-    for seed, (name, last) in product(range(5), (("wild", natural), ("calm", calm))):
+    hard = Calm(weight=0.1, search=2048, keep=512, batch=128)
+    unbearable = {"wild": 0, "calm": 0}
+    for seed, (name, last) in product(range(5), (("wild", natural), ("calm", replace(natural, calm=hard)))):
         model = train(short_run(replace(config, seed=seed), (start, last), ranked_on=16_384)).model
-        outside[name].append(rf.evaluate(model, rf.Task(3, 8, "fixed:8"), 20_000, 1).adjusted_loss)
-    assert np.median(outside["calm"]) < 0.3 * np.median(outside["wild"])
+        many = replace(hard, search=65_536)
+        contexts = beyond(model, config.task, many, 1.0, np.random.default_rng(1), threads=1, retreats=0)
+        unbearable[name] += int((losses_of(model, contexts) > hard.bearable).sum())
+    assert unbearable["calm"] < 0.4 * unbearable["wild"]
 
 
 def test_weight_of_hard_contexts_falls_when_the_factors_have_grown() -> None:
