@@ -7,7 +7,6 @@ All in one process with one thread, in turns.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +20,6 @@ from ridgeformer.core.task import Task
 
 NOT_INSTALLED = "not installed; pip install 'ridgeformer[torch]'"
 _LAYERS = 4
-_MIXED = "mixed with bfloat16"
 _RACE_LENGTHS = (20, 100, 1000)
 _TOKENS = 5120  # in a batch of the race, whatever the length of its contexts
 _GROWTH_LENGTHS = (100, 316, 1000, 3162, 10_000)
@@ -45,11 +43,8 @@ def torch_rows(config: BenchConfig) -> list[Row]:
                 rows.append(Row("torch", name, ratio, target=target, group=f"{what}, N = {length}", seconds=time))
     rows += _growth_rows(config)
     options = run_with_blas_threads(1, option_times, config.samples, config.window, not config.quick)
-    group = "step, softmax, MLP, LayerNorm"
     for name, time in options.items():
-        rows.append(Row("torch", name, time / options["float32"], group=group, seconds=time))
-    if _MIXED not in options:
-        rows.append(Row("torch", _MIXED, None, group=group, note="PyTorch cannot use bfloat16 on this machine"))
+        rows.append(Row("torch", name, time / options["float32"], group="step, softmax, MLP, LayerNorm", seconds=time))
     return rows
 
 
@@ -189,11 +184,7 @@ def option_times(repeats: int, window: float, compiled: bool) -> dict[str, float
         with torch.autocast("cpu", torch.bfloat16):
             return plain()
 
-    calls: dict[str, Call] = {"float32": plain}
-    # PyTorch says that it "could not create a primitive" where a virtual machine hides a part of the processor.
-    with contextlib.suppress(RuntimeError):
-        mixed()
-        calls[_MIXED] = mixed
+    calls: dict[str, Call] = {"float32": plain, "mixed with bfloat16": mixed}
     if compiled:
         import torch._inductor.config as inductor
 
