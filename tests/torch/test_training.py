@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ridgeformer as rf
+from ridgeformer.core.validation import RidgeformerError
 from ridgeformer.training.train import TrainingDivergedError, TrainingInterruptedError
 from support import refusal
 
@@ -223,6 +224,17 @@ def test_mixed_precision_and_compilation_are_options() -> None:
     assert np.isfinite(mixed.evaluation.adjusted_loss)
     wide = rt.train(softmax(), TASK, precision="float64", **QUICK)
     assert wide.model.dtype == torch.float64
+
+
+def test_bfloat16_on_a_machine_that_cannot_use_it_is_an_error_of_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(steps, "losses", fails)
+    with pytest.raises(RidgeformerError, match="cannot use bfloat16 on this machine"):
+        rt.train(softmax(), TASK, precision="bfloat16", **QUICK)
+    with pytest.raises(RuntimeError, match="primitive"):  # then it has another cause
+        rt.train(softmax(), TASK, **QUICK)
 
 
 def test_compile_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

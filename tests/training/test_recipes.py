@@ -44,7 +44,7 @@ def test_natural_gradient_takes_steps_batch_and_rate_from_the_config(registers: 
 
 @pytest.mark.parametrize("kind", ["diag", "full"])
 def test_deep_recipe_takes_steps_batch_and_rate_from_the_config(kind: str) -> None:
-    plan = stages_of(TrainConfig(kind=kind, layers=4, steps=40, batch=64, rate=0.1))
+    plan = stages_of(TrainConfig(kind=kind, layers=5, steps=40, batch=64, rate=0.1))
     main = next(stage for stage in plan if stage.name == "natural gradient")
     assert isinstance(main, NaturalStage)
     assert (main.steps, main.batch, main.origin) == (40, 64, "best")
@@ -91,7 +91,7 @@ def test_shallow_diagonal_recipe_is_random_starts_then_pools_from_the_best_one(l
 
 
 @pytest.mark.parametrize("start", [None, "a model"])
-@pytest.mark.parametrize("layers", [3, 4, 5, 8])
+@pytest.mark.parametrize("layers", [3, 4, 5, 6, 8])
 @pytest.mark.parametrize("kind", ["diag", "full"])
 def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     kind: str, layers: int, start: str | None
@@ -107,7 +107,7 @@ def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     assert (before[0].origin == "given") == (start is not None)  # first, or it would replace a better start
     starts = [stage.origin for stage in before if stage.origin not in ("given", "shaken")]
     # Random starts that are compared only after a short natural gradient
-    sharpened = start is None if kind == "diag" else layers <= 4
+    sharpened = start is None if kind == "diag" else layers <= 6
     assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
     assert any(stage.origin == "shaken" for stage in before) == (kind == "diag" and start is not None)
     assert [stage.name for stage in after] == (["calm"] if layers > 3 else [])
@@ -119,6 +119,16 @@ def test_with_a_given_model_full_has_fewer_random_starts_and_diag_as_many() -> N
         config = TrainConfig(kind=kind, layers=layers)
         scratch, given = _origins(config)["init"], _origins(replace(config, start="a model"))["init"]
         assert (given < scratch) == (kind == "full")
+
+
+def test_full_starts_of_four_layers_leave_adam_early_and_are_more() -> None:
+    three, four, five = (stages_of(TrainConfig(kind="full", layers=layers)) for layers in (3, 4, 5))
+    adam = [[stage.steps for stage in plan if stage.name.startswith("start")] for plan in (three, four, five)]
+    sharpen = [{stage.steps for stage in plan if stage.name.startswith("sharpen")} for plan in (three, four, five)]
+    assert (adam[0], sharpen[0]) == (adam[2], sharpen[2])
+    assert max(adam[1]) < min(adam[0])
+    assert min(sharpen[1]) > max(sharpen[0])
+    assert len(adam[1]) > len(adam[0])
 
 
 @pytest.mark.parametrize("layers", [5, 7, 12])

@@ -174,6 +174,7 @@ def option_times(repeats: int, window: float, compiled: bool) -> dict[str, float
     import torch
 
     import ridgeformer.torch as rt
+    from ridgeformer.torch.steps import mixed_precision
 
     wide = rt.Architecture("softmax", _LAYERS, 4, DIM, projections="separate", width=32, mlp=2, norm=True)
     module, batch = wide.make(), _contexts(20, 64)
@@ -181,7 +182,7 @@ def option_times(repeats: int, window: float, compiled: bool) -> dict[str, float
     plain = _step(module, parameters, batch)
 
     def mixed() -> object:
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision("cpu"):
             return plain()
 
     calls: dict[str, Call] = {"float32": plain, "mixed with bfloat16": mixed}

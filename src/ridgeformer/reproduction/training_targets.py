@@ -161,6 +161,8 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
         full = TrainConfig(kind="full", layers=layers)
         yield "recipe", full, stages_of(full)
         yield "one start instead of several", full, _one_start(full)
+        if layers == 4:
+            yield "eight starts with longer Adam", full, _other_starts(full, 3)
         yield "without hard contexts", full, _natural(full, calm=None)
         yield "Adam instead of natural gradient", full, [_adam_for(stage) for stage in stages_of(full)]
     shallow = TrainConfig(kind="full", layers=2)
@@ -190,6 +192,16 @@ def _without(config: TrainConfig, name: str) -> list[Stage]:
     return [stage for stage in stages_of(config) if not stage.name.startswith(f"{name} ")]
 
 
+def _is_start(stage: Stage) -> bool:
+    return stage.name.startswith(("start ", "sharpen "))
+
+
+def _other_starts(config: TrainConfig, layers: int) -> list[Stage]:
+    """The recipe with the random starts of that for another number of layers."""
+    starts = [stage for stage in stages_of(replace(config, layers=layers)) if _is_start(stage)]
+    return starts + [stage for stage in stages_of(config) if not _is_start(stage)]
+
+
 def _one_start(config: TrainConfig) -> list[Stage]:
-    others = [f"{name} {number}" for name in ("start", "sharpen") for number in range(2, 13)]
-    return [stage for stage in stages_of(config) if stage.name not in others]
+    kept = ("start 1", "sharpen 1")
+    return [stage for stage in stages_of(config) if stage.name in kept or not _is_start(stage)]

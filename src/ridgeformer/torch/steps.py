@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.notation import Array
 from ridgeformer.core.random import Purpose, query_rng
 from ridgeformer.core.task import Task
-from ridgeformer.core.validation import InputError
+from ridgeformer.core.validation import InputError, RidgeformerError
 from ridgeformer.evaluation.scoring import draw_queries, probes_of
 from ridgeformer.torch.checkpoints import Counts, Snapshot
 from ridgeformer.torch.linear import LinearTransformer
@@ -53,6 +53,24 @@ class Batch:
     """(batch, m) what the oracle predicts; or its weights (batch, d)."""
     moment: Tensor | None = None
     """E[x xᵀ] of queries, for a module that gives weights; None for I."""
+
+
+@contextlib.contextmanager
+def mixed_precision(device: str, enabled: bool = True) -> Iterator[None]:
+    """Products in bfloat16, or an error of one sentence where PyTorch cannot compute them.
+
+    Some virtual machines announce the processor's matrix unit (AMX), and do not let oneDNN, which PyTorch uses, have it.
+    """
+    try:
+        with torch.autocast(device, torch.bfloat16, enabled=enabled):
+            yield
+    except RuntimeError as failed:
+        if not enabled or "could not create a primitive" not in str(failed):
+            raise
+        raise RidgeformerError(
+            "PyTorch cannot use bfloat16 on this machine. Use float32, or set the environment variable "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and try again."
+        ) from failed
 
 
 def draw_batches(module: nn.Module, task: Task, settings: TrainSettings, step: int) -> list[Batch]:
@@ -148,7 +166,7 @@ class Trainer:
         rate = settings.rate * counts.rate_factor * warmup_cosine(counts.total, settings.steps)
         batches = draw_batches(self.module, self.task, settings, counts.total)
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        with mixed_precision(self.device.type, settings.precision == "bfloat16"):
             found = torch.cat([losses(self.module, self.forward, batch) for batch in batches])
         bounded = SCORE_SATURATION * torch.log1p(found / SCORE_SATURATION)
         torch.where(found < EXPLODED, bounded, torch.zeros_like(bounded)).mean().backward()

@@ -117,24 +117,36 @@ def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     if config.registers:  # most minima are good; of three and four layers not all
         starts, hops = (0, 4) if given and config.layers > SHALLOW + 1 else (12, 8)
     elif not given:
-        return _sharpened(start, short, starts)
+        return _sharpened(start, _short(short, "sharpen", "previous"), starts)
     hop = replace(_short(short, "hop", "shaken"), init_scale=0.5)
     return [*given, *_numbered(start, starts), *_numbered(hop, hops)]
 
 
 def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
-    """Random starts, up to four layers each with a short natural gradient; with a given model few or none."""
+    """Random starts, up to six layers each with a short natural gradient; with a given model few or none.
+
+    With four layers Adam goes to where DIAG ends, and stays there. So it is stopped early, and the natural gradient,
+    which often finds a way around, takes over. From seven layers on most minima are good.
+    """
+    scratch, layers = config.start is None, config.layers
+    given = [] if scratch else [_short(main, "from given", "given")]
     start = AdamStage(name="start", steps=min(2000, 4 * main.steps), rate=1e-2, batch=512, origin="init", final=0.02)
-    given = [] if config.start is None else [_short(main, "from given", "given")]
-    if config.layers > SHALLOW + 1:
-        start = replace(start, init_scale=_initial_scale(config.layers))
-        return [*given, *_numbered(start, 4 if config.start is None else 0)]
-    return [*given, *_sharpened(replace(start, init_scale=0.05), main, 8 if config.start is None else 2)]
+    start = replace(start, init_scale=0.05 if layers == SHALLOW else _initial_scale(layers))
+    short = _short(main, "sharpen", "previous")
+    if layers == SHALLOW:
+        return [*given, *_sharpened(start, short, 8 if scratch else 2)]
+    if layers == SHALLOW + 1:
+        start = replace(start, steps=min(500, main.steps), rate=2e-2, batch=256)
+        short = replace(short, steps=min(400, main.steps))
+        return [*given, *_sharpened(start, short, 24 if scratch else 6)]
+    if not scratch:
+        return [*given]
+    return [*(_sharpened(start, short, 8) if layers <= 2 * SHALLOW else _numbered(start, 4))]
 
 
-def _sharpened(start: AdamStage, main: NaturalStage, count: int) -> list[Stage]:
+def _sharpened(start: AdamStage, short: NaturalStage, count: int) -> list[Stage]:
     """Random starts, each with a short natural gradient, after which they can be compared."""
-    pairs = zip(_numbered(start, count), _numbered(_short(main, "sharpen", "previous"), count), strict=True)
+    pairs = zip(_numbered(start, count), _numbered(short, count), strict=True)
     return [stage for pair in pairs for stage in pair]
 
 
