@@ -59,7 +59,7 @@ class Batch:
 def mixed_precision(device: str, enabled: bool = True) -> Iterator[None]:
     """Products in bfloat16, or an error of one sentence where PyTorch cannot compute them.
 
-    Some virtual machines announce the processor's matrix unit (AMX), and do not let oneDNN, which PyTorch uses, have it.
+    Some virtual machines announce the matrix unit of the processor (AMX), but PyTorch cannot use it there.
     """
     try:
         with torch.autocast(device, torch.bfloat16, enabled=enabled):
