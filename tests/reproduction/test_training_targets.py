@@ -81,6 +81,11 @@ def test_ablations_change_one_thing_of_a_recipe(monkeypatch: pytest.MonkeyPatch)
         assert plan
         same = tuple(plan) == stages_of(config) and config.rate is None
         assert same == what.startswith("recipe"), what
+        if what.startswith("one start"):
+            assert sum(stage.origin == "init" for stage in plan) == 1
+            assert [stage.name for stage in plan if stage.name.startswith("sharpen")] in ([], ["sharpen 1"])
+        if what.startswith("eight starts"):
+            assert sum(stage.origin == "init" for stage in plan) == 8
         asked.append(what)
         return make_trial(what=what)
 
