@@ -18,7 +18,7 @@ import pytest
 import ridgeformer as rf
 from ridgeformer import zoo
 from ridgeformer.evaluation import trained_on
-from ridgeformer.reproduction.cells import Cell, beyond_cells, grid_cells, register_cells
+from ridgeformer.reproduction.cells import LAYERS, Cell, beyond_cells, grid_cells, register_cells
 from ridgeformer.training.config import TrainConfig
 from support import refused
 
@@ -156,6 +156,19 @@ def test_every_shipped_model_was_measured_on_many_sequences_and_only_the_robust_
     three = [record["maximum"] for name, record in records.items() if name.split("-")[1:3] == ["3", "uniform"]]
     three += [record["maximum"] for name, record in records.items() if name.split("-")[1:3] == ["3", "categorical"]]
     assert max(three) < 100  # DIAG on {1, 3} has 98
+
+
+def test_no_model_of_table_1_is_worse_than_a_shallower_one_of_its_kind_and_prior() -> None:
+    """By more than two standard errors of the difference, whose two samples may differ."""
+    columns: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for cell in sorted(grid_cells(layers=LAYERS, seeds=[0]), key=lambda cell: cell.layers):
+        columns.setdefault((cell.kind, cell.noise), []).append(rf.load(cell.name).info["evaluation"])
+    assert {len(records) for records in columns.values()} == {len(LAYERS)}
+    for key, records in columns.items():
+        for deep, one in enumerate(records):
+            for other in records[:deep]:
+                error = math.hypot(one["standard_error"], other["standard_error"])
+                assert one["adjusted_loss"] <= other["adjusted_loss"] + 2 * error, (*key, deep + 1)
 
 
 def has_path(info: Mapping[str, Any]) -> bool:
