@@ -70,7 +70,8 @@ def test_every_model_of_the_zoo_agrees_with_the_reference_to_1e_12_in_both_forms
     assert len(names) >= 343
     for name in names:
         model = rf.load(name).astype(np.float64)
-        drawn = rf.Task(model.dim, 20, "uniform:5").draw_tokens(4, seed=1)
+        # Contexts that it was trained for: where a model explodes, rounding errors do too.
+        drawn = rf.Task(model.dim, 20, model.info["task"]["noise"]).draw_tokens(4, seed=1)
         inputs = drawn.X, drawn.y, drawn.query[:, None]
         by_gram = gram_weights(model, rf.Context.from_tokens(drawn.X, drawn.y).gram)
         expected = {
