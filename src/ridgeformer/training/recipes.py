@@ -125,8 +125,8 @@ def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
 def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     """Random starts, up to six layers each with a short natural gradient; with a given model few or none.
 
-    With four layers Adam goes to where DIAG ends, and stays there. So it is stopped early, and the natural gradient,
-    which often finds a way around, takes over. From seven layers on most minima are good.
+    With four layers a long run of Adam often goes to where DIAG ends. So it is stopped early, and the natural gradient
+    takes over. From seven layers on most minima are good.
     """
     scratch, layers = config.start is None, config.layers
     given = [] if scratch else [_short(main, "from given", "given")]
