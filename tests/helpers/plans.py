@@ -45,7 +45,16 @@ GDPP = TrainConfig(kind="gdpp", layers=2, noise="uniform:2", **_SIZES)
 """The GD++ fit and nothing else."""
 NATURAL = TrainConfig(kind="diag", layers=3, noise="uniform:1-2", registers=1, **_SIZES)
 """A random start, then natural gradient with hard contexts; float32."""
-CONFIGS = {"Adam": ADAM, "pools": POOLS, "spectral": SPECTRAL, "larger": LARGER, "natural": NATURAL}
+CONTEST = TrainConfig(kind="diag", layers=2, noise="uniform:3", **_SIZES)
+"""Three random starts, then more steps from the two best of them; float32."""
+CONFIGS = {
+    "Adam": ADAM,
+    "pools": POOLS,
+    "spectral": SPECTRAL,
+    "larger": LARGER,
+    "natural": NATURAL,
+    "contest": CONTEST,
+}
 """Runs that between them have every kind of stage and state."""
 
 SHORT_FIT = SpectralStage(name="spectral", origin="init", starts=2, iterations=50)
@@ -110,6 +119,10 @@ _PLANS: dict[TrainConfig, tuple[Stage, ...]] = {
             every=5,
             calm=Calm(every=7, search=128, keep=64, batch=32),
         ),
+    ),
+    CONTEST: (
+        *(replace(_start(number), competes=True) for number in (1, 2, 3)),
+        *(replace(_start(number), name=f"final {number}", origin="finalist") for number in (1, 2)),
     ),
 }
 

@@ -39,9 +39,10 @@ def test_checkpoint_gives_back_every_bit_of_the_state(tmp_path: Path, name: str)
             assert np.asarray(after[field]).dtype == np.asarray(value).dtype
         names |= set(before)
         state, _ = run.step(state)
-    assert ("curvature.steps." in names) == (name not in ("Adam", "natural"))
+    assert ("curvature.steps." in names) == (name not in ("Adam", "natural", "contest"))
     assert ("curvature.matrix." in names) == (name == "natural")
     assert any(field.startswith("memory.") for field in names - {"memory."}) == (name in ("Adam", "natural"))
+    assert ("finalists.1.1." in names) == (name == "contest")
 
 
 def test_every_single_bit_flipped_in_a_checkpoint_is_noticed(tmp_path: Path) -> None:

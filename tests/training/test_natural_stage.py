@@ -237,7 +237,7 @@ def test_given_model_is_the_result_unless_the_stage_makes_a_better_one() -> None
 def test_stage_for_restless_models_is_left_out_for_those_that_bear_everything(restless: bool) -> None:
     calm = Calm(search=64, keep=32, batch=16, reach=40.0 if restless else 1.0, widen=1.0, stretch=1.0)
     start = AdamStage(name="start", steps=20, rate=1e-2, batch=64, origin="init", init_scale=0.05)
-    stage = NaturalStage(name="calm", steps=3, rate=0.1, batch=32, pool=64, sample=32, calm=calm, if_restless=True)
+    stage = NaturalStage(name="calm", steps=3, rate=0.1, batch=32, pool=64, sample=32, calm=calm, unless_borne=calm)
     run = short_run(NATURAL, [start, stage])
     state = run.start()
     while state.stage == 0:

@@ -229,6 +229,36 @@ def test_stage_starts_where_it_says() -> None:
     assert trail[2].adam.count == 0
 
 
+def test_finalists_are_the_best_of_the_stages_that_compete_best_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    adam = AdamStage(name="start", steps=1, rate=1e-3, batch=8, origin="init", init_scale=0.02, competes=True)
+    stages = [replace(adam, name=f"start {number}") for number in range(4)]
+    # The third has the lowest score, but it does not compete; the fourth comes in before the first.
+    stages[2] = replace(stages[2], competes=False)
+    final = replace(adam, origin="finalist", competes=False)
+    run = short_run(ADAM, [*stages, *(replace(final, name=f"final {number}") for number in range(2))])
+    answers = iter([3.0, 4.0, 1.0, 2.0, 9.0, 9.0])
+    monkeypatch.setattr(Run, "score", lambda *arguments: next(answers))
+    state, ends = run.start(), []
+    for stage in run.stages:
+        inside, _ = stage.step(run, state)
+        ends.append(inside.vector)
+        state, _ = run.step(state)
+        if len(ends) == 3:
+            assert [score for score, _ in state.finalists] == [3.0, 4.0]
+        if len(ends) == 4:
+            np.testing.assert_array_equal(state.vector, ends[3])
+            assert [score for score, _ in state.finalists] == [3.0]
+        if len(ends) == 5:
+            np.testing.assert_array_equal(state.vector, ends[0])
+            assert state.finalists == ()
+
+
+def test_stage_that_needs_a_finalist_where_none_is_left_says_so() -> None:
+    adam = AdamStage(name="start", steps=1, rate=1e-3, batch=8, origin="init", init_scale=0.02)
+    run = short_run(ADAM, [adam, replace(adam, name="final", origin="finalist")])
+    refused("'final' goes on from a finalist", run.step, run.start())
+
+
 # --- hops -------------------------------------------------------------------------------------------------------------
 
 

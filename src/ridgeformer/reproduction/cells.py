@@ -26,8 +26,6 @@ REGISTER_LAYERS = (*range(1, 9), 10, 12)
 REGISTERS = {1: BEYOND_PRIORS, 2: PRIORS, 3: BEYOND_PRIORS}
 """Numbers of registers of DIAG models, and the priors for which there are such models."""
 
-_DEEPEST = max(layers for layers, _ in BEYOND_SIZES)
-_STEPS_ON_THE_WAY = 6_000  # of large models from which others start
 # Training is faster from the weights for a neighbouring noise level; the chains of such starts begin at uniform:5.
 _NEIGHBOUR = {
     "uniform:6": "uniform:5",
@@ -86,13 +84,7 @@ class Cell:
     @property
     def config(self) -> TrainConfig:
         """How it is trained."""
-        large = self.heads > 1 or self.layers > SEEDED_LAYERS[-1]
-        on_the_way = self.kind == "full" and large and self.layers < _DEEPEST
-        return TrainConfig(
-            **asdict(self),
-            steps=_STEPS_ON_THE_WAY if on_the_way else None,
-            start=None if self.parent is None else self.parent.name,
-        )
+        return TrainConfig(**asdict(self), start=None if self.parent is None else self.parent.name)
 
 
 def zoo_name(kind: str, layers: int, noise: str, seed: int = 0, heads: int = 1, registers: int = 0) -> str:

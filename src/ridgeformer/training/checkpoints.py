@@ -27,7 +27,8 @@ LARGEST_FILE = 1 << 30
 """Largest size of any file of a run in bytes, the same as for a model file."""
 _KEY = "ridgeformer-checkpoint"
 _VECTORS = ("vector", "safe_vector", "best_vector")
-_NESTED = ("adam", "memory", "curvature")
+_WEIGHTS = (*_VECTORS, "finalists")
+_NESTED = ("adam", "memory", "curvature", "finalists")
 _PLAIN = tuple(field.name for field in fields(TrainState) if field.name not in (*_VECTORS, *_NESTED))
 _CURVATURE = ("gradient", "scale", "steps", "changes")
 _NO_DIGEST = "0" * 64  # stands in the place of a file's digest while that is computed
@@ -61,6 +62,9 @@ def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
     elif curvature is not None:
         tensors |= {f"curvature_{name}": getattr(curvature, name) for name in _CURVATURE}
         numbers["curvature"] = [curvature.value, curvature.stalled]
+    if state.finalists:
+        numbers["finalists"] = [score for score, _ in state.finalists]
+        tensors["finalists"] = np.array([vector for _, vector in state.finalists])
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     # Python's JSON writes floats so that they read back exactly, and Infinity and NaN as such. The digest comes first,
     # so that its place is that of the first 64 zeros in the file.
@@ -97,8 +101,9 @@ def load_checkpoint(path: Path, run: Run) -> Checkpoint:
             curvature = QuasiNewton(value, **arrays, stalled=stalled)
         settings = dict(zip(("count", "mean_decay", "square_decay", "epsilon"), numbers["adam"], strict=True))
         adam = Adam(tensors["adam_mean"], tensors["adam_square"], **settings)
+        finalists = tuple(zip(numbers.get("finalists", ()), tensors.get("finalists", ()), strict=True))
         same = {name: numbers[name] for name in _PLAIN} | {name: tensors[name] for name in _VECTORS}
-        state = TrainState(**same, adam=adam, memory=memory, curvature=curvature)
+        state = TrainState(**same, adam=adam, memory=memory, curvature=curvature, finalists=finalists)
         length = whole_number("history_bytes", metadata["history_bytes"], 0)
         return Checkpoint(state, length, metadata.get("history_sha256"), metadata.get("config"))
     except (safetensors.SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as broken:
@@ -121,6 +126,8 @@ def _check_fit(numbers: dict[str, Any], tensors: dict[str, Array], run: Run) -> 
             shapes["memory_moment"] = (dim, dim) if moment.ndim == 2 else (count, dim, dim)
     if "metric" in tensors:
         shapes["metric"] = (size, size)
+    if "finalists" in numbers:
+        shapes["finalists"] = (len(numbers["finalists"]), size)
     if "curvature" in numbers:
         shapes |= dict.fromkeys(("curvature_gradient", "curvature_scale"), (size,))
         shapes |= dict.fromkeys(("curvature_steps", "curvature_changes"), (len(tensors["curvature_steps"]), size))
@@ -130,8 +137,8 @@ def _check_fit(numbers: dict[str, Any], tensors: dict[str, Array], run: Run) -> 
         if array.dtype != (run.config.dtype if name.startswith("memory") else np.float64):
             raise ValueError("a tensor has another precision")
         # Weights must fit the precision of the model; what else is not finite makes steps that the guard skips.
-        largest = np.finfo(run.config.dtype if name in _VECTORS else np.float64).max
-        if name in (*_VECTORS, "adam_mean", "adam_square") and not (np.abs(array) <= largest).all():
+        largest = np.finfo(run.config.dtype if name in _WEIGHTS else np.float64).max
+        if name in (*_WEIGHTS, "adam_mean", "adam_square") and not (np.abs(array) <= largest).all():
             raise ValueError("weights or moments are not finite")
     if (tensors["adam_square"] < 0).any():
         raise ValueError("squares are negative")
@@ -143,6 +150,7 @@ def _check_numbers(numbers: dict[str, Any], run: Run) -> None:
     typed: list[tuple[Any, type]] = [(numbers[name], type_) for name, type_ in types.items()]
     typed += zip(numbers["adam"], (int, float, float, float), strict=True)
     typed += zip(numbers.get("curvature", (0.0, 0)), (float, int), strict=True)
+    typed += [(score, float) for score in numbers.get("finalists", ())]
     if any((type_ is int and not 0 <= number < _MOST_STEPS) or type(number) is not type_ for number, type_ in typed):
         raise ValueError("a field is not of its type, or no count")
     _, mean_decay, square_decay, epsilon = numbers["adam"]

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ridgeformer.core.context import Context
+from ridgeformer.core.distributions import Fixed
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.model import LinearTransformer
 from ridgeformer.core.notation import Array
@@ -40,6 +41,7 @@ _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
 _UNBEARABLE = 100.0  # a loss that a deep model should never have; calm ones have less than 10 beyond the task
 _TRIED = 65_536  # contexts from beyond the task, to see whether a model has such a loss
+_LEVELS = 64  # noise levels that stand for a prior
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
 
 
@@ -56,6 +58,8 @@ class Calm:
     """Largest factor of the noise."""
     stretch: float = 1.25
     """Largest factor of the targets."""
+    loudest: bool = False
+    """Whether the noise of all contexts is the loudest of the task, before it is made louder."""
     rise: tuple[float, float] = (0.1, 0.6)
     """Between these shares of the stage's steps the factors grow from 1."""
     weight: float = 0.01
@@ -111,14 +115,14 @@ class NaturalStage(DescentStage):
     posterior: bool = True
     """Whether targets are posterior means, where the task has them; otherwise oracles."""
     calm: Calm | None = Calm()
-    if_restless: bool = False
-    """Whether the stage is left out for a model that bears all contexts as far out as ``calm`` says."""
+    unless_borne: Calm | None = None
+    """The stage is left out for a model that bears all contexts as far out as this says."""
 
     @property
     def contexts(self) -> int:
         """Batches, and what the curvature needs; every second model that may be restless is."""
         count = super().contexts + self.steps // self.every * self.sample
-        return count // 2 if self.if_restless else count
+        return count // 2 if self.unless_borne else count
 
     def start(self, run: Run, state: TrainState) -> TrainState:
         """As in every stage; a given model is the result unless the stage makes a better one of it."""
@@ -129,7 +133,7 @@ class NaturalStage(DescentStage):
 
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
         """One step; or all of them at once, if the stage is not needed."""
-        if self.if_restless and state.step == 0 and not self._restless(run, state):
+        if self.unless_borne and state.step == 0 and not self._restless(run, state, self.unless_borne):
             state = replace(state, step=self.steps, total=state.total + self.steps)
             return state, StepInfo(self.name, state.step, state.total, state.best_score, state.best_score, 0.0)
         return super().step(run, state)
@@ -181,10 +185,9 @@ class NaturalStage(DescentStage):
         # Near zero, where answers hardly depend on the parameters, the metric knows no bounds.
         return state, clip_norm(step, _LARGEST_SHARE * float(np.linalg.norm(state.vector)))
 
-    def _restless(self, run: Run, state: TrainState) -> bool:
+    def _restless(self, run: Run, state: TrainState, calm: Calm) -> bool:
         """Whether the model explodes on contexts from beyond the task: rare ones, so that many have to be tried."""
-        assert self.calm is not None
-        model, calm = run.template(state.kind).unflatten(state.vector), replace(self.calm, search=_TRIED)
+        model, calm = run.template(state.kind).unflatten(state.vector), replace(calm, search=_TRIED)
         rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total)
         contexts = beyond(model, run.task, calm, 1.0, rng, run.threads, retreats=0)
         return bool((losses_of(model, contexts) > _UNBEARABLE).any())
@@ -262,6 +265,8 @@ def beyond(
     paper give contexts of their own, unchanged.
     """
     seed = int(rng.integers(2**63))
+    if calm.loudest:
+        task = replace(task, noise=Fixed(task.prior.quadrature(_LEVELS)[0].max()))
     draw = task.draw_contexts(
         calm.search, seed=seed, purpose=Purpose.MINE, dtype=np.float64, backend="fused", threads=threads
     )

@@ -52,7 +52,7 @@ def _size(config: TrainConfig) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-_LARGEST_SIZE = 2000  # numbers up to which the curvature, a matrix, pays for itself
+_LARGEST_SIZE = 3500  # numbers up to which the curvature, a matrix, pays for itself
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
@@ -79,7 +79,8 @@ def _initial_scale(layers: int) -> float:
 def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
 
-    The last stage is for models that still explode beyond the task.
+    The last stages are for models that still explode beyond the task: the first for nearly all, the other for those
+    that do so with no more than louder noise.
     """
     full, scratch = config.kind == "full", config.start is None
     usual = 600 if full else 1500 if config.registers and scratch else 800
@@ -92,7 +93,8 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     last: list[Stage] = []
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
-        last = [replace(main, name="calm", calm=calm, if_restless=True, tolerance=_PRICE[config.kind])]
+        stage = replace(main, name="calm", calm=calm, unless_borne=calm, tolerance=_PRICE[config.kind])
+        last = [stage, replace(stage, name="calm again", unless_borne=_LOUD, tolerance=_PRICE_AGAIN[config.kind])]
     return (*starts, main, *last)
 
 
@@ -137,8 +139,9 @@ def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
         return [*given, *_sharpened(start, short, 8 if scratch else 2)]
     if layers == SHALLOW + 1:
         start = replace(start, steps=min(500, main.steps), rate=2e-2, batch=256)
-        short = replace(short, steps=min(400, main.steps))
-        return [*given, *_sharpened(start, short, 24 if scratch else 6)]
+        short = replace(short, steps=min(400, main.steps), competes=True)
+        final = replace(main, name="final", steps=min(300, main.steps), origin="finalist", calm=None, tolerance=0.0)
+        return [*given, *_sharpened(start, short, 24 if scratch else 6), *_numbered(final, 6 if scratch else 2)]
     if not scratch:
         return [*given]
     return [*(_sharpened(start, short, 8) if layers <= 2 * SHALLOW else _numbered(start, 4))]
@@ -160,6 +163,8 @@ def _calm(config: TrainConfig) -> Calm:
     noise, full, shallow = mean_variance(config.task.prior), config.kind == "full", config.layers == SHALLOW
     little = noise < _LITTLE_NOISE
     if config.registers:
+        if shallow and _MODEST_NOISE <= noise < _SOME_NOISE:  # these explode on contexts of the task itself
+            return Calm(widen=1.25, reach=1.5, weight=0.02)
         return Calm(widen=1.4 if little and not shallow else 1.25, reach=2.6, weight=0.003)
     if shallow:
         widen = 1.3 if little else 1.25
@@ -178,9 +183,12 @@ def _calm(config: TrainConfig) -> Calm:
 # How much worse the saturated mean, by which stages are ranked, may get
 _CALM = 0.5  # for weights that do not explode: at most a sixth was seen
 _PRICE = {"diag": 0.003, "full": 0.03}  # when a stage calms a model that still explodes beyond the task
+_PRICE_AGAIN = {"diag": 0.01, "full": 0.03}  # when noise of the loudness that the paper's figures show explodes it
+_LOUD = Calm(widen=1.0, stretch=1.0, reach=2.0, loudest=True)  # as far as the paper's figures go
 
 # Means of σ²
 _LITTLE_NOISE = 2.0  # U(0, 2) has 4/3, U(0, 3) has 3
+_MODEST_NOISE = 4.0  # U(0, 3) has 3, {1, 3} has 5
 _SOME_NOISE = 6.0  # U(0, 4) has 5.3, U(0, 5) has 8.3
 _MUCH_NOISE = 10.0  # U(0, 6) has 12
 

@@ -77,6 +77,8 @@ class TrainState:
     """Hard contexts, worst first."""
     curvature: QuasiNewton | Metric | None = None
     """What a second-order stage knows of the curvature; None in other stages, and before its first iteration."""
+    finalists: tuple[tuple[float, Array], ...] = ()
+    """Scores and parameters of the finished stages that compete, best first: as many as later stages go on from."""
     kind: str = ""
     """Kind of the model whose parameters these are."""
     plan: str = ""
@@ -109,7 +111,9 @@ class Stage:
     origin: str = "previous"
     """Where the weights come from: "init", random ones; "given", the model that the config names; "best", the best
     model so far; "shaken", the same, changed at random; "previous", the end of the stage before; "smaller", the best
-    model so far, of a smaller kind."""
+    model so far, of a smaller kind; "finalist", the next best one of the stages that compete."""
+    competes: bool = False
+    """Whether a later stage with the origin "finalist" may go on from its result."""
     kind: str | None = None
     """Kind of the model that is trained, if it is not that of the run: a smaller kind, as the start of a larger one."""
     init_scale: float = 0.0
@@ -130,6 +134,11 @@ class Stage:
             vector, state = flat(model), replace(state, memory=None, lowest=math.inf)
         elif self.origin == "best":
             vector = state.best_vector
+        elif self.origin == "finalist":
+            if not state.finalists:
+                raise InputError(f"The stage {self.name!r} goes on from a finalist, but no stage before it competes.")
+            vector = state.finalists[0][1]
+            state = replace(state, finalists=state.finalists[1:], memory=None, lowest=math.inf)
         elif self.origin == "smaller":
             vector = flat(run.model(state))
             state = replace(state, best_vector=vector, best_score=run.score(kind, vector))
@@ -189,6 +198,10 @@ class Run:
         score = self.score(state.kind, state.vector)
         if score <= state.best_score * (1 + stage.tolerance):
             state = replace(state, best_score=score, best_vector=state.vector)
+        if stage.competes:
+            ranked = sorted([*state.finalists, (score, state.vector)], key=lambda finalist: finalist[0])
+            places = sum(later.origin == "finalist" for later in self.stages)
+            state = replace(state, finalists=tuple(ranked[:places]))
         state = replace(state, stage=state.stage + 1, step=0, curvature=None, rate_factor=1.0)
         return (state if self.finished(state) else self.stages[state.stage].start(self, state)), info
 
