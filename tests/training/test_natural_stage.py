@@ -142,6 +142,20 @@ def test_contexts_from_beyond_are_the_tasks_own_at_first_and_leave_it_more_and_m
     assert abs(own.mean() / draw.context.energy.mean() - 1) < 0.1
 
 
+def test_contexts_with_the_loudest_noise_have_only_that_of_the_task_and_louder() -> None:
+    model, calm = model_of("diag"), Calm(search=4000, widen=1.0, stretch=1.0, reach=2.0)
+    task = rf.Task(3, 200, "uniform:2")  # so many examples that a context shows its σ
+
+    def levels(**changes: bool) -> Array:
+        gram = beyond(model, task, replace(calm, **changes), 1.0, np.random.default_rng(0), None).gram
+        scatter, cross, energy = gram[:, :3, :3], gram[:, :3, 3], gram[:, 3, 3]
+        fitted = (cross * np.linalg.solve(scatter, cross[:, :, None])[:, :, 0]).sum(axis=1)
+        return np.quantile(np.sqrt((energy - fitted) / (200 - 3)), [0.01, 0.99])
+
+    assert levels()[0] < 0.5
+    np.testing.assert_allclose(levels(loudest=True), [2.0, 4.0], rtol=0.15)
+
+
 def test_contexts_from_beyond_are_taken_back_until_the_model_hardly_explodes() -> None:
     model = rf.LinearTransformer.init("diag", layers=4, dim=3, scale=0.18, seed=3, dtype=np.float64)
     calm = Calm(search=4000, widen=4.0, reach=8.0)

@@ -231,7 +231,16 @@ class LinearTransformer:
         if not isinstance(parameters, Mapping):
             raise InputError(f"parameters must be a mapping of names to arrays, not {shortened(parameters)}.")
         cast = {name: real_array(name, value).astype(self.dtype) for name, value in parameters.items()}
-        return LinearTransformer(self.kind, self.dim, cast, self.info)
+        own = self.parameters
+        if cast.keys() != own.keys() or any(array.shape != own[name].shape for name, array in cast.items()):
+            return LinearTransformer(self.kind, self.dim, cast, self.info)
+        # Nothing is left to check: a training step makes two such models.
+        for array in cast.values():
+            array.flags.writeable = False
+        model = object.__new__(LinearTransformer)
+        fields = {"kind": self.kind, "dim": self.dim, "parameters": {name: cast[name] for name in own}}
+        model.__dict__.update(fields, info=self.info)
+        return model
 
     def flatten(self) -> Array:
         """All parameters in one vector, in the order of the kind's `shapes`."""
@@ -242,10 +251,11 @@ class LinearTransformer:
         vector = real_array("vector", vector)
         if vector.shape != (self.size,):
             raise InputError(f"This model has {self.size} parameters; got an array of shape {vector.shape}.")
-        cuts = np.cumsum([array.size for array in self.parameters.values()])[:-1]
-        pieces = np.split(np.asarray(vector), cuts)
-        items = zip(self.parameters.items(), pieces, strict=True)
-        return self.replace({name: piece.reshape(array.shape) for (name, array), piece in items})
+        pieces, begin = {}, 0
+        for name, array in self.parameters.items():
+            pieces[name] = vector[begin : begin + array.size].reshape(array.shape)
+            begin += array.size
+        return self.replace(pieces)
 
     def save(self, path: str | Path) -> None:
         """Write the model as one safetensors file, which `ridgeformer.load` reads.

@@ -162,7 +162,8 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
         yield "recipe", full, stages_of(full)
         yield "one start instead of several", full, _one_start(full)
         if layers == 4:
-            yield "eight starts with longer Adam", full, _other_starts(full, 3)
+            yield "no finals", full, _without(full, "final")
+            yield "eight starts with longer Adam, no finals", full, _other_starts(full, 3)
         yield "without hard contexts", full, _natural(full, calm=None)
         yield "Adam instead of natural gradient", full, [_adam_for(stage) for stage in stages_of(full)]
     shallow = TrainConfig(kind="full", layers=2)
@@ -175,7 +176,7 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
 
 def _natural(config: TrainConfig, **changes: Any) -> list[Stage]:
     """The recipe with other settings of natural gradient, and without what only follows to calm a model."""
-    stages = [stage for stage in stages_of(config) if stage.name != "calm"]
+    stages = [stage for stage in stages_of(config) if not stage.name.startswith("calm")]
     return [replace(stage, **changes) if isinstance(stage, NaturalStage) else stage for stage in stages]
 
 
@@ -184,7 +185,14 @@ def _adam_for(stage: Stage) -> Stage:
     if not isinstance(stage, NaturalStage):
         return stage
     steps = stage.steps * stage.batch // _ADAM_BATCH
-    return AdamStage(name=stage.name, steps=steps, rate=_ADAM_RATE, batch=_ADAM_BATCH, origin=stage.origin)
+    return AdamStage(
+        name=stage.name,
+        steps=steps,
+        rate=_ADAM_RATE,
+        batch=_ADAM_BATCH,
+        origin=stage.origin,
+        competes=stage.competes,
+    )
 
 
 def _without(config: TrainConfig, name: str) -> list[Stage]:
@@ -193,7 +201,7 @@ def _without(config: TrainConfig, name: str) -> list[Stage]:
 
 
 def _is_start(stage: Stage) -> bool:
-    return stage.name.startswith(("start ", "sharpen "))
+    return stage.name.startswith(("start ", "sharpen ", "final "))
 
 
 def _other_starts(config: TrainConfig, layers: int) -> list[Stage]:

@@ -112,4 +112,6 @@ class DescentStage(Stage):
     def _spare(self, run: Run, state: TrainState) -> bool:
         """Whether this stage is a random start, or goes on from one, among others that can take its place."""
         later = any(stage.origin == "init" for stage in run.stages[state.stage + 1 :])
-        return self.origin in ("init", "shaken", "finalist", "previous") and (later or bool(np.isfinite(state.best_score)))
+        return self.origin in ("init", "shaken", "finalist", "previous") and (
+            later or bool(np.isfinite(state.best_score))
+        )

@@ -156,28 +156,37 @@ def _sharpened(start: AdamStage, short: NaturalStage, count: int) -> list[Stage]
 def _calm(config: TrainConfig) -> Calm:
     """What a model of three layers and more shall bear, and how much that may cost.
 
-    With little noise a deep model is nearly GD++, a polynomial of the eigenvalues: large features explode it. Models of
-    three layers have heavy tails at their very optimum. They can bear less, or would lose too much on the task itself.
-    Registers make it cheap to be calm.
+    With little noise a deep model is nearly GD++, a polynomial of the eigenvalues: large features explode it. Registers
+    make it cheap to be calm.
     """
-    noise, full, shallow = mean_variance(config.task.prior), config.kind == "full", config.layers == SHALLOW
+    if config.layers == SHALLOW:
+        return _shallow_calm(config)
+    noise, full = mean_variance(config.task.prior), config.kind == "full"
     little = noise < _LITTLE_NOISE
     if config.registers:
-        if shallow and _MODEST_NOISE <= noise < _SOME_NOISE:  # these explode on contexts of the task itself
-            return Calm(widen=1.25, reach=1.5, weight=0.02)
-        return Calm(widen=1.4 if little and not shallow else 1.25, reach=2.6, weight=0.003)
-    if shallow:
-        widen = 1.3 if little else 1.25
-        if noise >= _MUCH_NOISE:
-            # DIAG explodes on contexts of the task itself: those just beyond it matter, and matter more.
-            return Calm(widen=widen, reach=1.5, weight=0.01) if full else Calm(widen=widen, reach=1.25, weight=0.03)
-        if full and noise >= _SOME_NOISE:
-            # Louder noise with a smaller weight costs less, and calms as well.
-            return Calm(widen=widen, reach=2.5, weight=0.005)
-        return Calm(widen=widen, reach=2.0, weight=0.01 if full and not little else 0.003)
+        return Calm(widen=1.4 if little else 1.25, reach=2.6, weight=0.003)
     if config.layers == SHALLOW + 1 and noise < _SOME_NOISE and not full:
         return Calm(widen=1.3 if little else 1.25, reach=2.2, weight=0.003)
     return Calm(widen=1.4 if little else 1.25, reach=2.2, weight=0.005 if full else 0.01)
+
+
+def _shallow_calm(config: TrainConfig) -> Calm:
+    """Models of three layers have heavy tails at their very optimum.
+
+    They can bear less, or would lose too much on the task itself. Where some explode on contexts of the task itself,
+    those just beyond it matter, and matter more: DIAG with much noise, and models with registers on {1, 3} and U(0, 4).
+    """
+    noise, full = mean_variance(config.task.prior), config.kind == "full"
+    if config.registers:
+        modest = _MODEST_NOISE <= noise < _SOME_NOISE
+        return Calm(reach=1.5, weight=0.02) if modest else Calm(reach=2.6, weight=0.003)
+    little = noise < _LITTLE_NOISE
+    if noise >= _MUCH_NOISE:
+        return Calm(reach=1.5, weight=0.01) if full else Calm(reach=1.25, weight=0.03)
+    if full and noise >= _SOME_NOISE:
+        # Louder noise with a smaller weight costs less, and calms as well.
+        return Calm(reach=2.5, weight=0.005)
+    return Calm(widen=1.3 if little else 1.25, reach=2.0, weight=0.01 if full and not little else 0.003)
 
 
 # How much worse the saturated mean, by which stages are ranked, may get
