@@ -110,15 +110,18 @@ def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     sharpened = start is None if kind == "diag" else layers <= 6
     assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
     assert any(stage.origin == "shaken" for stage in before) == (kind == "diag" and start is not None)
-    assert [stage.name for stage in after] == (["calm", "calm again"] if layers > 3 else [])
+    assert [stage.name for stage in after] == (
+        ["calm", "calm again"][: 2 if kind == "diag" else 1] if layers > 3 else []
+    )
     assert all(isinstance(stage, NaturalStage) and stage.unless_borne for stage in after)
 
 
-def test_with_a_given_model_full_has_fewer_random_starts_and_diag_as_many() -> None:
+def test_with_a_given_model_there_are_fewer_random_starts() -> None:
     for kind, layers in (("diag", 5), ("full", 4), ("full", 7)):
         config = TrainConfig(kind=kind, layers=layers)
         scratch, given = _origins(config)["init"], _origins(replace(config, start="a model"))["init"]
-        assert (given < scratch) == (kind == "full")
+        assert given < scratch
+        assert (given == 0) == (layers == 7)
 
 
 def test_full_starts_of_four_layers_leave_adam_early_and_are_more() -> None:
@@ -148,7 +151,7 @@ def test_full_starts_of_four_layers_are_compared_again_after_more_steps_from_the
 def test_recipe_with_registers_is_that_of_deep_models_with_hops_and_from_a_given_model_no_starts(layers: int) -> None:
     plain = TrainConfig(kind="diag", layers=layers)
     wide = replace(plain, registers=2)
-    assert _origins(wide)["init"] == _origins(plain)["init"]
+    assert 0 < _origins(wide)["init"] < _origins(plain)["init"]  # most minima are good
     assert _origins(wide)["shaken"] > 0
     assert _origins(plain)["shaken"] == 0  # its starts are compared at their minima
     given = _origins(replace(wide, start="a model"))
@@ -163,7 +166,8 @@ def _origins(config: TrainConfig) -> Counter[str]:
 
 def test_no_model_needs_to_bear_more_in_the_last_stages_than_in_the_one_before() -> None:
     for kind, layers, registers in (("diag", 4, 0), ("full", 5, 0), ("diag", 8, 3)):
-        *_, before, after, again = stages_of(TrainConfig(kind=kind, layers=layers, registers=registers))
+        plan = {stage.name: stage for stage in stages_of(TrainConfig(kind=kind, layers=layers, registers=registers))}
+        before, after, again = plan["natural gradient"], plan["calm"], plan.get("calm again", plan["calm"])
         assert isinstance(before, NaturalStage)
         assert isinstance(after, NaturalStage)
         assert isinstance(again, NaturalStage)
@@ -171,7 +175,7 @@ def test_no_model_needs_to_bear_more_in_the_last_stages_than_in_the_one_before()
         loud = again.unless_borne
         assert again.calm == after.calm == after.unless_borne
         assert loud is not None
-        assert (loud.widen, loud.stretch, loud.loudest) == (1.0, 1.0, True)
+        assert (loud.widen, loud.stretch, loud.loudest) == ((1.0, 1.0, True) if kind == "diag" else (1.25, 1.25, False))
         assert again.tolerance >= after.tolerance
         main, last = before.calm, after.calm
         assert main is not None
