@@ -165,9 +165,10 @@ def test_contexts_from_beyond_are_taken_back_until_the_model_hardly_explodes() -
     assert ((found > 1.0) & (found <= 1e6)).mean() > 0.1  # the edge is there to be learned from
 
 
-def test_other_tasks_give_contexts_of_their_own() -> None:
-    task = rf.Task(3, 8, "uniform:2", features="kappa:10")
-    found = beyond(model_of("diag"), task, Calm(search=100, widen=9.0), 1.0, np.random.default_rng(0), None)
+@pytest.mark.parametrize("loudest", [False, True])
+def test_other_tasks_give_contexts_of_their_own(loudest: bool) -> None:
+    task, calm = rf.Task(3, 8, "uniform:2", features="kappa:10"), Calm(search=100, widen=9.0, loudest=loudest)
+    found = beyond(model_of("diag"), task, calm, 1.0, np.random.default_rng(0), None)
     assert found.gram.shape == (100, 4, 4)
     assert np.trace(found.gram[:, :3, :3].mean(axis=0)) < 3 * np.trace(
         contexts_of(100, task).gram[:, :3, :3].mean(axis=0)

@@ -109,7 +109,7 @@ def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     # Random starts that are compared only after a short natural gradient
     sharpened = start is None if kind == "diag" else layers <= 6
     assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
-    assert any(stage.origin == "shaken" for stage in before) == (kind == "diag" and start is not None)
+    assert any(stage.origin == "shaken" for stage in before) == (kind == "diag")
     assert [stage.name for stage in after] == (
         ["calm", "calm again"][: 2 if kind == "diag" else 1] if layers > 3 else []
     )
@@ -152,8 +152,7 @@ def test_recipe_with_registers_is_that_of_deep_models_with_hops_and_from_a_given
     plain = TrainConfig(kind="diag", layers=layers)
     wide = replace(plain, registers=2)
     assert 0 < _origins(wide)["init"] < _origins(plain)["init"]  # most minima are good
-    assert _origins(wide)["shaken"] > 0
-    assert _origins(plain)["shaken"] == 0  # its starts are compared at their minima
+    assert 0 < _origins(wide)["shaken"] < _origins(plain)["shaken"]
     given = _origins(replace(wide, start="a model"))
     assert given["init"] == 0
     assert 0 < given["shaken"] < _origins(wide)["shaken"]

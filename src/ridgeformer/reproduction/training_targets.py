@@ -149,12 +149,12 @@ def _ablation_plans() -> Iterable[tuple[str, TrainConfig, Sequence[Stage]]]:
     yield "without hard contexts", wider, _natural(wider, calm=None)
     yield "oracles as targets", wider, _natural(wider, posterior=False)
     yield "Adam instead of natural gradient", wider, [_adam_for(stage) for stage in stages_of(wider)]
-    yield "one start instead of twelve", wider, _one_start(wider)
+    yield "one start instead of several", wider, _one_start(wider)
     yield "no hops", wider, _without(wider, "hop")
     for layers in (3, 4, 7):
         diagonal = TrainConfig(kind="diag", layers=layers)
         yield "recipe", diagonal, stages_of(diagonal)
-        yield "one start instead of twelve", diagonal, _one_start(diagonal)
+        yield "one start instead of several", diagonal, _one_start(diagonal)
         yield "starts compared as they are", diagonal, _without(diagonal, "sharpen")
         yield "without hard contexts", diagonal, _natural(diagonal, calm=None)
     for layers in (4, 7):

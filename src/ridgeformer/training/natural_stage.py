@@ -265,7 +265,7 @@ def beyond(
     paper give contexts of their own, unchanged.
     """
     seed = int(rng.integers(2**63))
-    if calm.loudest:
+    if calm.loudest and is_standard(task):
         task = replace(task, noise=Fixed(task.prior.quadrature(_LEVELS)[0].max()))
     draw = task.draw_contexts(
         calm.search, seed=seed, purpose=Purpose.MINE, dtype=np.float64, backend="fused", threads=threads
