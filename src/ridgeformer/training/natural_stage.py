@@ -39,7 +39,6 @@ from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturat
 _SIGNS = (-1.0, 1.0)
 _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
-_UNBEARABLE = 100.0  # a loss that a deep model should never have; calm ones have less than 10 beyond the task
 _TRIED = 65_536  # contexts from beyond the task, to see whether a model has such a loss
 _LEVELS = 64  # noise levels that stand for a prior
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
@@ -68,6 +67,8 @@ class Calm:
     """Its value at the end of the stage, if it falls; it begins to fall when the factors have grown."""
     bearable: float = 3.0
     """Losses well below this add next to nothing."""
+    exploding: float = 100.0
+    """A model with a loss above this is not calm. Calm ones have less than 10 beyond the task."""
     saturation: float = 1.0
     every: int = 25
     """Steps between two searches."""
@@ -190,7 +191,7 @@ class NaturalStage(DescentStage):
         model, calm = run.template(state.kind).unflatten(state.vector), replace(calm, search=_TRIED)
         rng = token_rng(run.config.seed, Purpose.SHUFFLE, 2 * state.total)
         contexts = beyond(model, run.task, calm, 1.0, rng, run.threads, retreats=0)
-        return bool((losses_of(model, contexts) > _UNBEARABLE).any())
+        return bool((losses_of(model, contexts) > calm.exploding).any())
 
     @property
     def _pool_name(self) -> tuple[float, ...]:
