@@ -79,8 +79,8 @@ def _initial_scale(layers: int) -> float:
 def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
 
-    The last stages are for models that still explode beyond the task: the first for nearly all, the other for DIAG
-    models that do so with no more than louder noise.
+    The last stages are for models that still explode beyond the task: the first for nearly all, the other for models
+    with registers that do so with no more than louder noise.
     """
     full, scratch = config.kind == "full", config.start is None
     usual = 600 if full else 1500 if config.registers and scratch else 800
@@ -94,7 +94,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
         last = [replace(main, name="calm", calm=calm, unless_borne=calm, tolerance=_PRICE[config.kind])]
-        if not full:  # these bear louder noise after the first time
+        if config.registers:  # the price is too high for others
             last.append(replace(last[0], name="calm again", unless_borne=_LOUD, tolerance=_PRICE_AGAIN))
     return (*starts, main, *last)
 
