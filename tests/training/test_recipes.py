@@ -110,9 +110,7 @@ def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     sharpened = start is None if kind == "diag" else layers <= 6
     assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
     assert any(stage.origin == "shaken" for stage in before) == (kind == "diag")
-    assert [stage.name for stage in after] == (
-        ["calm", "calm again"][: 2 if kind == "diag" else 1] if layers > 3 else []
-    )
+    assert [stage.name for stage in after] == (["calm"] if layers > 3 else [])
     assert all(isinstance(stage, NaturalStage) and stage.unless_borne for stage in after)
 
 
