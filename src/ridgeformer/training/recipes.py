@@ -90,7 +90,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     if full:  # a thousand numbers: the curvature needs more contexts, and costs more
         main = replace(main, sample=8192, every=20, rate=0.75 * rate)
     starts = _full_starts(config, main) if full else _diagonal_starts(config, main)
-    last: list[Stage] = []
+    last: list[NaturalStage] = []
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
         last = [replace(main, name="calm", calm=calm, unless_borne=calm, tolerance=_PRICE[config.kind])]
