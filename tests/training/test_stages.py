@@ -129,6 +129,29 @@ def test_model_with_fewer_registers_is_taken_over_as_the_same_function_that_can_
     assert written.any(axis=-1).all()
 
 
+@pytest.mark.parametrize(("kind", "used", "heads"), [("gdpp", 1, 2), ("diag", 1, 3), ("full", 2, 4), ("full", 2, 3)])
+def test_model_with_fewer_heads_is_split_into_the_same_function_in_which_every_number_matters(
+    kind: str, used: int, heads: int
+) -> None:
+    draw = rf.Task(3, 8).draw_contexts(40, seed=0)
+    given = tame_model(kind, 3, used, 3, draw.context.gram)
+    config = TrainConfig(kind=kind, layers=3, heads=heads, dim=3, examples=8, precision="float64")
+    start = Run(config, (), given=given).grown()
+    weights = [rf.context_weights(model, draw.context) for model in (given, start)]
+    assert relative_error(*weights) < 1e-12  # the same sums in another order
+    _, gradient = rf.losses_and_gradient_on(start, draw)
+    for name, array in gradient.parameters.items():
+        below_last = array[:-1]  # of the last layer only the last row matters
+        assert (below_last != 0).all(), name
+    assert len({array.tobytes() for array in start.parameters[name].swapaxes(0, 1)}) == heads  # no two are the same
+
+
+def test_model_with_as_many_heads_as_the_run_is_taken_over_bit_for_bit() -> None:
+    given = rf.LinearTransformer.init("full", layers=2, heads=2, dim=3, scale=0.1)
+    run = Run(TrainConfig(kind="full", layers=2, heads=2, dim=3, examples=8), (), given=given)
+    np.testing.assert_array_equal(run.grown().flatten(), given.flatten())
+
+
 def test_model_with_more_registers_than_the_run_is_refused() -> None:
     given = rf.LinearTransformer.init("diag", layers=1, registers=2)
     refused("2 registers, more than the run's 1", Run(TrainConfig(kind="diag", registers=1), ()).adopt, given)

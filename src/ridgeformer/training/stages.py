@@ -34,6 +34,7 @@ SCORE_SATURATION = 10.0
 SMALLEST_FACTOR = 2.0**-8
 """Smallest factor of the step size: after eight rewinds, with less than this, nothing is learned any more."""
 _NEW_SCALE = 0.02  # of the random q of a new layer or head
+_SPLIT = 0.1  # by how much the q of the parts of a head differ, relative to the mean size of q in its layer
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Stage:
         kind, vector = self.kind or run.config.kind, state.vector
         if self.origin in ("init", "given", "shaken"):
             given = self.origin == "given"
-            model = run.adopt(run.given) if given else run.fresh(kind, state.stage, self.init_scale)
+            model = run.grown() if given else run.fresh(kind, state.stage, self.init_scale)
             if self.origin == "shaken":
                 rng = token_rng(run.config.seed, Purpose.SHAKE, state.stage)
                 model = shaken(run.template(kind).unflatten(state.best_vector), model, rng)
@@ -266,6 +267,15 @@ class Run:
             np.copyto(place, old[name], where=known[name] != 0)
         return fresh.replace(parameters)
 
+    def grown(self) -> LinearTransformer:
+        """The given model as one of the run's, ready to be trained on: its heads are split where there are to be more.
+
+        A head with p = 0 would have a q without curvature, until p has changed and q matters all at once: natural
+        gradient explodes there.
+        """
+        adopted = self.adopt(self.given)
+        return adopted if self.given is None else split_heads(adopted, self.given.heads)
+
     def score(self, kind: str, vector: Array) -> float:
         """Saturated mean loss on fresh contexts, by which stages are ranked."""
         model = self.template(kind).unflatten(vector)
@@ -294,6 +304,30 @@ def shaken(model: LinearTransformer, fresh: LinearTransformer, rng: np.random.Ge
     for name, array in old.items():
         layer = np.zeros_like(array[0]) if name in ("p", "P") else new[name][out]
         parameters[name] = np.insert(np.delete(array, out, axis=0), place, layer, axis=0)
+    return model.replace(parameters)
+
+
+def split_heads(model: LinearTransformer, used: int) -> LinearTransformer:
+    """A model that computes the same, given one that uses only its first heads, as many as ``used`` says.
+
+    The other heads, which have p = 0 and a random q, become parts of the first ones. The parts of a head share its p
+    equally, and their q differ by random amounts whose sum is zero. (Growing a network by splitting its units is known
+    as *Net2Net*: Chen, Goodfellow and Shlens, ICLR 2016.)
+    """
+    source = np.arange(model.heads) % used
+    parts = np.bincount(source)[source]
+    parameters = {}
+    for name, array in model.parameters.items():
+        whole = array[:, source]
+        if name in ("p", "P"):
+            parameters[name] = whole / parts.reshape(-1, *[1] * (array.ndim - 2))
+            continue
+        size = np.abs(array[:, :used]).mean(axis=tuple(range(1, array.ndim)), keepdims=True)
+        change = np.zeros_like(array)
+        for head in range(used, model.heads):
+            change[:, head] = (_SPLIT / _NEW_SCALE) * size[:, 0] * array[:, head]
+            change[:, source[head]] -= change[:, head]
+        parameters[name] = whole + change
     return model.replace(parameters)
 
 
