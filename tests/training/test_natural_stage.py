@@ -239,6 +239,23 @@ def test_steps_with_faults_are_skipped(fault: str) -> None:
     assert ended.skipped == [start.steps + 3, start.steps + 4]
 
 
+@pytest.mark.parametrize(
+    ("rate_factor", "measured_at"), [(1.0, [0, 10, 20]), (0.5, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20])]
+)
+def test_curvature_is_measured_more_often_once_a_stage_had_to_go_back(
+    rate_factor: float, measured_at: list[int]
+) -> None:
+    stage = NaturalStage(name="natural", steps=21, pool=1024, sample=64, every=10, calm=None, origin="init")
+    run = short_run(NATURAL, [replace(stage, init_scale=0.05)])
+    state, found = replace(run.start(), rate_factor=rate_factor), []
+    for step in range(stage.steps):
+        before, model = state, run.template(state.kind).unflatten(state.vector)
+        state = stage.prepare(run, replace(state, step=step), model)
+        if state.curvature is not before.curvature:
+            found.append(step)
+    assert found == measured_at
+
+
 def test_given_model_is_the_result_unless_the_stage_makes_a_better_one() -> None:
     given = rf.LinearTransformer.init("diag", layers=3, dim=3, registers=1, scale=0.05, seed=1)
     stage = replace(short_run(NATURAL).stages[-1], origin="given")

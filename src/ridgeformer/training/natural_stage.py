@@ -39,6 +39,7 @@ from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturat
 _SIGNS = (-1.0, 1.0)
 _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
 _TOO_LARGE = 1e6  # losses beyond which a gradient says little
+_OFTENER = 5  # factor by which the curvature is measured more often, once a stage had to go back
 _TRIED = 65_536  # contexts from beyond the task, to see whether a model has such a loss
 _LEVELS = 64  # noise levels that stand for a prior
 _RETREATS, _RETREAT = 8, 0.8  # how often, and to which share, a context that explodes is taken back
@@ -149,7 +150,9 @@ class NaturalStage(DescentStage):
         calm = self.calm
         if calm is not None and (state.step % calm.every == 0 or state.memory is None):
             state = replace(state, memory=self._searched(run, state, model, calm, rng))
-        if state.step % self.every == 0 or state.curvature is None:
+        # New layers change the curvature by orders of magnitude within a few steps, and an old one explodes the model.
+        every = self.every if state.rate_factor == 1.0 else max(1, self.every // _OFTENER)
+        if state.step % every == 0 or state.curvature is None:
             matrix = self._curvature(run, state, model, rng)
             old = state.curvature
             if old is not None:
