@@ -107,6 +107,11 @@ class Kind(ABC):
         P_gradient, Q_gradient = gradient
         return self.gradient(parameters, P_gradient, Q_gradient)
 
+    def compiled_gradients(self, parameters: Parameters, gradients: tuple[Array, ...]) -> Array:
+        """`compiled_gradient` for each entry of the arrays' first axis, flat: (entries, size)."""
+        each = (self.compiled_gradient(parameters, gradient) for gradient in zip(*gradients, strict=True))
+        return np.array([np.concatenate([one[name].ravel() for name in parameters]) for one in each])
+
     def embedded(self, other: Kind, parameters: Parameters, dim: int) -> dict[str, Array] | None:
         """Parameters of this kind that give the same matrices as those of the ``other`` kind; None if impossible."""
         return dict(parameters) if other is self else None
@@ -211,13 +216,13 @@ class Diag(Kind):
         return omega
 
     def omega_gradient(self, parameters: Parameters, gradient: Array) -> dict[str, Array]:
-        """The gradient with respect to p and q, given the gradient with respect to `omega`."""
+        """The gradient with respect to p and q, given the gradient with respect to `omega`, or many on further axes."""
         p, q = self.diagonals(parameters)
         *_, numbers = _omega_places(p.shape[-1])
-        by_block = np.asarray(gradient).take(numbers, axis=1)
-        q_gradient = np.einsum("lab,lha->lhb", by_block, p)
+        by_block = np.asarray(gradient).take(numbers, axis=-1)
+        q_gradient = np.einsum("...lab,lha->...lhb", by_block, p)
         width = parameters["q"].shape[-1]
-        return {"p": np.einsum("lab,lhb->lha", by_block, q), "q": q_gradient[..., :width]}
+        return {"p": np.einsum("...lab,lhb->...lha", by_block, q), "q": q_gradient[..., :width]}
 
     def compiled(self, parameters: Parameters, dim: int) -> Compiled:
         few = parameters["p"].shape[-1] <= 1 + (1 + MOST_BLOCKS) ** 2
@@ -227,6 +232,12 @@ class Diag(Kind):
         if len(gradient) > 1:
             return super().compiled_gradient(parameters, gradient)
         return self.omega_gradient(parameters, gradient[0])
+
+    def compiled_gradients(self, parameters: Parameters, gradients: tuple[Array, ...]) -> Array:
+        if len(gradients) > 1:
+            return super().compiled_gradients(parameters, gradients)
+        own = self.omega_gradient(parameters, gradients[0])
+        return np.concatenate([own[name].reshape(len(gradients[0]), -1) for name in parameters], axis=1)
 
     def embedded(self, other: Kind, parameters: Parameters, dim: int) -> dict[str, Array] | None:
         if not isinstance(other, Diag) or isinstance(self, Gdpp):

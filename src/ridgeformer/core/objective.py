@@ -105,7 +105,7 @@ def group_gradients(
     model: LinearTransformer, contexts: GramDraw, importance: Array, backend: str = "fused", threads: int | None = None
 ) -> Array:
     """The sum of the gradients of each `GROUP` contexts, flat: (groups, size), float64. Curvature is made of these."""
-    contexts, kind = contexts.astype(model.dtype), KINDS[model.kind]
+    contexts = contexts.astype(model.dtype)
     if backend == "reference":
         rows = []
         for start in range(0, len(importance), GROUP):
@@ -116,8 +116,7 @@ def group_gradients(
         return np.array(rows)
     options = Options(importance=importance, threads=threads)
     sums = engine().group_gradients(model.compiled(), model.dim, contexts, options)
-    gradients = (kind.compiled_gradient(model.parameters, group) for group in zip(*sums, strict=True))
-    return np.array([np.concatenate([each[name].ravel() for name in model.parameters]) for each in gradients])
+    return KINDS[model.kind].compiled_gradients(model.parameters, sums)
 
 
 def _options(options: dict[str, Any], batch: int) -> Options:

@@ -157,15 +157,17 @@ class Metric:
     @cached_property
     def _factor(self) -> tuple[Array, Array]:
         """Cholesky's factor of the damped matrix, scaled to a unit diagonal; and that scaling."""
+        from scipy.linalg import cholesky  # slow to import, and few need it; faster than NumPy's
+
         diagonal = self.matrix.diagonal()
         scale = 1 / np.sqrt(np.maximum(diagonal, max(_LEAST_CURVATURE * diagonal.max(), np.finfo(np.float64).tiny)))
         scaled = self.matrix * scale[:, None] * scale
         scaled[np.diag_indices_from(scaled)] += _DAMPING
-        return np.linalg.cholesky(scaled), scale
+        return cholesky(scaled.T, lower=True, overwrite_a=True, check_finite=False), scale  # .T: in LAPACK's order
 
     def natural(self, gradient: Array, largest: float) -> Array:
         """H⁻¹ gradient, damped; shortened to the length ``largest`` in the metric of H if it is longer."""
-        from scipy.linalg import solve_triangular  # slow to import, and few need it
+        from scipy.linalg import solve_triangular
 
         factor, scale = self._factor
         half = solve_triangular(factor, scale * gradient, lower=True, check_finite=False)
