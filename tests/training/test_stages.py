@@ -14,6 +14,7 @@ import ridgeformer as rf
 from plans import ADAM, LARGER, POOLS, SHORT_FIT, SMALLER, SPECTRAL, short_run, trail_of
 from ridgeformer.training import StepInfo, TrainConfig, TrainingInterruptedError, train
 from ridgeformer.training.adam_stage import AdamStage
+from ridgeformer.training.natural_stage import NaturalStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage, fit_spectrum
@@ -129,6 +130,9 @@ def test_model_with_fewer_registers_is_taken_over_as_the_same_function_that_can_
     assert written.any(axis=-1).all()
 
 
+NATURAL = NaturalStage(name="natural gradient", steps=1, origin="given")
+
+
 @pytest.mark.parametrize(("kind", "used", "heads"), [("gdpp", 1, 2), ("diag", 1, 3), ("full", 2, 4), ("full", 2, 3)])
 def test_model_with_fewer_heads_is_split_into_the_same_function_in_which_every_number_matters(
     kind: str, used: int, heads: int
@@ -136,7 +140,7 @@ def test_model_with_fewer_heads_is_split_into_the_same_function_in_which_every_n
     draw = rf.Task(3, 8).draw_contexts(40, seed=0)
     given = tame_model(kind, 3, used, 3, draw.context.gram)
     config = TrainConfig(kind=kind, layers=3, heads=heads, dim=3, examples=8, precision="float64")
-    start = Run(config, (), given=given).grown()
+    start = NATURAL.grown(Run(config, (), given=given))
     weights = [rf.context_weights(model, draw.context) for model in (given, start)]
     assert relative_error(*weights) < 1e-12  # the same sums in another order
     _, gradient = rf.losses_and_gradient_on(start, draw)
@@ -149,7 +153,7 @@ def test_model_with_fewer_heads_is_split_into_the_same_function_in_which_every_n
 def test_model_with_as_many_heads_as_the_run_is_taken_over_bit_for_bit() -> None:
     given = rf.LinearTransformer.init("full", layers=2, heads=2, dim=3, scale=0.1)
     run = Run(TrainConfig(kind="full", layers=2, heads=2, dim=3, examples=8), (), given=given)
-    np.testing.assert_array_equal(run.grown().flatten(), given.flatten())
+    np.testing.assert_array_equal(NATURAL.grown(run).flatten(), given.flatten())
 
 
 def test_model_with_more_registers_than_the_run_is_refused() -> None:

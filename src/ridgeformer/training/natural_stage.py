@@ -34,7 +34,7 @@ from ridgeformer.core.task import Task
 from ridgeformer.training.descent import DescentStage, Slope
 from ridgeformer.training.optimisers import Metric, clip_norm
 from ridgeformer.training.pools import Pool, is_standard, posterior_means, stretched, stretched_pool, widened, worst_of
-from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturated_mean
+from ridgeformer.training.stages import Run, StepInfo, TrainState, flat, saturated_mean, split_heads
 
 _SIGNS = (-1.0, 1.0)
 _LARGEST_SHARE = 0.02  # of the length of the parameters, in one step
@@ -132,6 +132,15 @@ class NaturalStage(DescentStage):
         if self.origin == "given":
             state = replace(state, best_vector=state.vector, best_score=run.score(state.kind, state.vector))
         return state
+
+    def grown(self, run: Run) -> LinearTransformer:
+        """As in every stage, but heads are split where there are to be more.
+
+        A head with p = 0 would have a q without curvature, until p has changed and q matters all at once: natural
+        gradient explodes there. Adam does not, and does worse with heads that were split.
+        """
+        adopted = super().grown(run)
+        return adopted if run.given is None else split_heads(adopted, run.given.heads)
 
     def step(self, run: Run, state: TrainState) -> tuple[TrainState, StepInfo]:
         """One step; or all of them at once, if the stage is not needed."""

@@ -128,7 +128,7 @@ class Stage:
         kind, vector = self.kind or run.config.kind, state.vector
         if self.origin in ("init", "given", "shaken"):
             given = self.origin == "given"
-            model = run.grown() if given else run.fresh(kind, state.stage, self.init_scale)
+            model = self.grown(run) if given else run.fresh(kind, state.stage, self.init_scale)
             if self.origin == "shaken":
                 rng = token_rng(run.config.seed, Purpose.SHAKE, state.stage)
                 model = shaken(run.template(kind).unflatten(state.best_vector), model, rng)
@@ -145,6 +145,10 @@ class Stage:
             state = replace(state, best_vector=vector, best_score=run.score(kind, vector))
         state = replace(state, step=0, curvature=None, bad_in_a_row=0, rate_factor=1.0, smoothed=math.nan)
         return replace(state, kind=kind, vector=vector, safe_vector=vector, adam=Adam.start(len(vector)))
+
+    def grown(self, run: Run) -> LinearTransformer:
+        """The given model as one of the run's, ready to be trained on."""
+        return run.adopt(run.given)
 
     @property
     def contexts(self) -> int:
@@ -266,15 +270,6 @@ class Run:
             place = parameters[name][config.layers - model.layers :, : model.heads]
             np.copyto(place, old[name], where=known[name] != 0)
         return fresh.replace(parameters)
-
-    def grown(self) -> LinearTransformer:
-        """The given model as one of the run's, ready to be trained on: its heads are split where there are to be more.
-
-        A head with p = 0 would have a q without curvature, until p has changed and q matters all at once: natural
-        gradient explodes there.
-        """
-        adopted = self.adopt(self.given)
-        return adopted if self.given is None else split_heads(adopted, self.given.heads)
 
     def score(self, kind: str, vector: Array) -> float:
         """Saturated mean loss on fresh contexts, by which stages are ranked."""
