@@ -105,7 +105,8 @@ class Tuner:
             if not np.isfinite(omega).all():
                 return float("inf"), np.zeros_like(theta)
             value, gradient = on_pool(np.concatenate([fixed, omega]))
-            return value, gradient[len(fixed) :] @ slopes
+            with np.errstate(over="ignore", invalid="ignore"):  # where the model explodes the gradient has no meaning
+                return value, gradient[len(fixed) :] @ slopes
 
         return function
 
