@@ -156,6 +156,15 @@ def test_model_with_as_many_heads_as_the_run_is_taken_over_bit_for_bit() -> None
     np.testing.assert_array_equal(NATURAL.grown(run).flatten(), given.flatten())
 
 
+def test_only_the_natural_gradient_splits_heads_and_adam_gets_new_ones_that_do_nothing_yet() -> None:
+    given = rf.LinearTransformer.init("full", layers=2, heads=1, dim=3, scale=0.1)
+    run = Run(TrainConfig(kind="full", layers=2, heads=2, dim=3, examples=8), (), given=given)
+    old, new = np.moveaxis(AdamStage(name="main", steps=1, rate=1e-3, origin="given").grown(run).parameters["P"], 1, 0)
+    np.testing.assert_array_equal(old, given.parameters["P"][:, 0])
+    assert not new.any()
+    assert NATURAL.grown(run).parameters["P"][:, 1].all()
+
+
 def test_model_with_more_registers_than_the_run_is_refused() -> None:
     given = rf.LinearTransformer.init("diag", layers=1, registers=2)
     refused("2 registers, more than the run's 1", Run(TrainConfig(kind="diag", registers=1), ()).adopt, given)
