@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: help install browser test test-torch test-slow test-cluster test-slurm test-faults test-minimum lint bench reproduce page docs links dist clean
 help:
 	@echo "make install    the package, editable, in $(VENV)"
-	@echo "make test       the test suite on all cores (about 8 minutes on two; the first time 2 more to install)"
+	@echo "make test       the test suite on all cores (8 to 13 minutes on two; the first time 2 more to install)"
 	@echo "make test-torch tests of ridgeformer.torch, which 'make test' skips where there is no torch (installs it: gigabytes)"
 	@echo "make test-slow  tests that take minutes: coverage of confidence intervals"
 	@echo "make test-faults  kills, hostile files, damaged runs, full disks, random calls (at most 20 minutes); SEED=13 repeats one"
