@@ -183,14 +183,16 @@ def _shallow_calm(config: TrainConfig) -> Calm:
     if config.registers:
         modest = _MODEST_NOISE <= noise < _SOME_NOISE
         return Calm(reach=1.5, weight=0.02) if modest else Calm(reach=2.6, weight=0.003)
-    little = noise < _LITTLE_NOISE
-    if noise >= _MUCH_NOISE:
-        return Calm(reach=1.5, weight=0.01) if full else Calm(reach=1.25, weight=0.03)
-    if full and noise >= _SOME_NOISE:
+    if full and _SOME_NOISE <= noise < _MUCH_NOISE:
         # Louder noise with a smaller weight costs less, and calms as well.
         return Calm(reach=2.5, weight=0.005)
-    weight = 0.003 if noise < _MODEST_NOISE else 0.0045  # with more noise 0.003 leaves a loss of 100 in 10⁷ contexts
-    return Calm(widen=1.3 if little else 1.25, reach=2.0, weight=0.01 if full and not little else weight)
+    if noise >= _MUCH_NOISE and not full:
+        return Calm(reach=1.25, weight=0.03)
+    if noise >= (_LITTLE_NOISE if full else _MODEST_NOISE):
+        # One context in 10⁷ has a loss of 10⁴ and more otherwise, which is a tenth of the mean over all contexts.
+        reach = 2.0 if noise < _MUCH_NOISE else 1.5
+        return Calm(widen=1.4, stretch=1.4, reach=reach, weight=0.002 if full else 0.0015)
+    return Calm(widen=1.3 if noise < _LITTLE_NOISE else 1.25, reach=2.0, weight=0.003)
 
 
 # How much worse the saturated mean, by which stages are ranked, may get
