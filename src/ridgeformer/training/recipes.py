@@ -182,19 +182,17 @@ def _shallow_calm(config: TrainConfig) -> Calm:
     """
     noise, full = mean_variance(config.task.prior), config.kind == "full"
     if config.registers:
-        if _MODEST_NOISE <= noise < _SOME_NOISE:
-            return Calm(reach=1.5, weight=0.02)
         if _LITTLE_NOISE <= noise < _MODEST_NOISE:
             return Calm(widen=1.4, stretch=1.4, reach=2.6, weight=0.0015)
-        return Calm(reach=2.6, weight=0.003)
+        modest = _MODEST_NOISE <= noise < _SOME_NOISE
+        return Calm(reach=1.5, weight=0.02) if modest else Calm(reach=2.6, weight=0.003)
     if full and _SOME_NOISE <= noise < _MUCH_NOISE:
         # Louder noise with a smaller weight costs less, and calms as well.
         return Calm(reach=2.5, weight=0.005)
-    if noise >= _MUCH_NOISE and not full:
-        return Calm(reach=1.25, weight=0.03)
+    if noise >= _MUCH_NOISE:
+        return Calm(widen=1.4, stretch=1.4, reach=1.5, weight=0.002) if full else Calm(reach=1.25, weight=0.03)
     if noise >= (_LITTLE_NOISE if full else _MODEST_NOISE):
-        reach = 2.0 if noise < _MUCH_NOISE else 1.5
-        return Calm(widen=1.4, stretch=1.4, reach=reach, weight=0.002 if full else 0.0015)
+        return Calm(widen=1.4, stretch=1.4, weight=0.002 if full else 0.0015)
     return Calm(widen=1.3 if noise < _LITTLE_NOISE else 1.25, reach=2.0, weight=0.003)
 
 
