@@ -66,12 +66,13 @@ def test_bad_input_is_one_sentence(study: Path, capsys: Capture, arguments: tupl
     refuses(capsys, hint, "sweep", *arguments)
 
 
-def test_ctrl_c_is_one_sentence_with_exit_code_130_and_saves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_is_one_sentence_with_exit_code_130_and_saves(number: signal.Signals, tmp_path: Path) -> None:
     """The signal goes to the whole process group, as from a terminal: workers must not answer it with a traceback."""
     (tmp_path / "study.json").write_text(json.dumps(tiny(1, 200_000, layers=1, start=None)))
     process = start("sweep", tmp_path / "study.json", "--out", tmp_path / "out", "--workers", 1, group=True)
     assert wait_for(lambda: any((tmp_path / "out").glob("*/attempts.jsonl")))
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     last = err.splitlines()[-1]

@@ -150,22 +150,23 @@ def test_prior_of_ones_own_is_trained_on_and_must_be_passed_again_to_resume(caps
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
-def interrupted(folder: Path) -> subprocess.CompletedProcess[str]:
-    """A long run in ``folder`` that gets a SIGINT once it has begun its history."""
+def interrupted(folder: Path, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """A long run in ``folder`` that gets a signal once it has begun its history."""
     process = start("train", *LONG, "--out", folder)
     history = folder / "history.jsonl"
     assert wait_for(lambda: process.poll() is not None or (history.exists() and history.stat().st_size > 0))
     assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     return subprocess.CompletedProcess([], process.returncode, out, err)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_names_the_command_that_goes_on_and_that_ends_like_an_uninterrupted_run(
-    tmp_path: Path, capsys: Capture
+    number: signal.Signals, tmp_path: Path, capsys: Capture
 ) -> None:
     out, whole = tmp_path / "run", tmp_path / "whole"
-    done = interrupted(out)
+    done = interrupted(out, number)
     assert done.returncode == 130
     last = done.stderr.splitlines()[-1]
     stopped = re.fullmatch(r"ridgeformer: Stopped at step (\d+); continue with: ridgeformer (.*)", last)

@@ -220,7 +220,7 @@ def test_script_without_a_guard_is_told_so_once(tmp_path: Path) -> None:
     script.write_text(f"import ridgeformer as rf\nrf.sweep({STUDY!r}, out={str(tmp_path / 'out')!r}, workers=1)\n")
     done = subprocess.run([sys.executable, script], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert 'a script must call sweep under: if __name__ == "__main__":' in done.stderr
+    assert 'A script must call sweep under: if __name__ == "__main__":' in done.stderr
 
 
 # --- folders that hold something else ---------------------------------------------------------------------------------

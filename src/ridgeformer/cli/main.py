@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
             sys.stdout.write(f"ridgeformer {__version__}\n")
             return 0
         arguments = _present_flags(arguments)
-        with _watching_compilation(), terminal.PRIORS:
+        with _terminated_like_ctrl_c(), _watching_compilation(), terminal.PRIORS:
             return _parse(arguments) or 0
     except SystemExit as left:  # after --help, and what tyro cannot parse
         return left.code if isinstance(left.code, int) else _WRONG
@@ -144,6 +144,28 @@ def _give_up_output(code: int) -> int:
 
 
 @contextlib.contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """Take SIGTERM, which batch systems send some time before they kill, as Ctrl-C: runs are saved.
+
+    A shell starts jobs in the background with Ctrl-C ignored, so its handler may be missing.
+    """
+
+    def terminated(number: int, frame: object) -> None:
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)
+        else:
+            raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminated) if in_main else None
+    try:
+        yield
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
 def _watching_compilation() -> Iterator[None]:
     """Say on a terminal, once, that kernels are being compiled; meanwhile Ctrl-C ends the process at once.
 
@@ -160,7 +182,7 @@ def _watching_compilation() -> Iterator[None]:
 
     def listen() -> None:
         while heard := os.read(reading, 1):
-            if compiling and heard[0] == signal.SIGINT:
+            if compiling and heard[0] in (signal.SIGINT, signal.SIGTERM):
                 terminal.ERRORS.show_cursor(True)
                 os._exit(_complain("interrupted.", _INTERRUPTED))
         os.close(reading)

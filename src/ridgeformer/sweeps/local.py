@@ -109,10 +109,11 @@ class _Seat:
     def _starting(self) -> Iterator[None]:
         """The signals and settings that a process inherits if it is spawned inside this context.
 
-        Ctrl-C is for the main process, so workers have it blocked from their first moment; here it waits until they
-        have started. Another thread may receive it in spite of the mask, so the handler waits too.
+        Ctrl-C and SIGTERM are for the main process, so workers have them blocked from their first moment; here they
+        wait until workers have started. Another thread may receive them in spite of the mask, so the handler of Ctrl-C,
+        to which that of SIGTERM leads, waits too.
         """
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         here, pressed = threading.current_thread() is threading.main_thread(), list[int]()
         handler = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number)) if here else None
         before = {name: os.environ.get(name) for name in self._environment}
