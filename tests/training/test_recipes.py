@@ -107,7 +107,7 @@ def test_deep_recipe_is_starts_then_natural_gradient_with_hard_contexts(
     assert (before[0].origin == "given") == (start is not None)  # first, or it would replace a better start
     starts = [stage.origin for stage in before if stage.origin not in ("given", "shaken", "finalist")]
     # Random starts that are compared only after a short natural gradient
-    sharpened = start is None if kind == "diag" else layers <= 6
+    sharpened = kind == "diag" or layers <= 6
     assert starts == (["init", "previous"] * (len(starts) // 2) if sharpened else ["init"] * len(starts))
     assert any(stage.origin == "shaken" for stage in before) == (kind == "diag")
     assert [stage.name for stage in after] == (["calm"] if layers > 3 else [])

@@ -110,21 +110,21 @@ def _short(main: NaturalStage, name: str, origin: str) -> NaturalStage:
 def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     """Random starts, whose small batches and long steps are noisy: that leads out of the poorest minima.
 
-    From scratch each is followed by a short natural gradient, because Adam's last loss does not show which minimum is
-    the best. Hops from the best minimum find others near it.
+    Without registers each is followed by a short natural gradient, because Adam's last loss does not show which minimum
+    is the best. Hops from the best minimum find others near it.
     """
+    given, short = config.start is not None, replace(main, sample=2048)
+    first = [_short(short, "from given", "given")] if given else []
     start = AdamStage(name="start", steps=min(2000, 3 * main.steps), rate=3e-2, batch=128, origin="init", final=0.02)
-    start, short = replace(start, init_scale=0.03), replace(main, sample=2048)
+    start = replace(start, init_scale=0.03)
     hop = replace(_short(short, "hop", "shaken"), init_scale=0.5)
-    if config.start is None and not config.registers:
-        # Shorter runs lead to the best minimum as often, so that more of them can be tried.
-        start = replace(start, steps=min(1000, start.steps))
-        return [*_sharpened(start, _short(short, "sharpen", "previous"), 20), *_numbered(hop, 24)]
-    given = [] if config.start is None else [_short(short, "from given", "given")]
-    starts, hops = 12, min(24, 4 * config.layers - 5)
     if config.registers:  # most minima are good; of three and four layers not all
         starts, hops = (0, 4) if given and config.layers > SHALLOW + 1 else (12, 8)
-    return [*given, *_numbered(start, starts), *_numbered(hop, hops)]
+        return [*first, *_numbered(start, starts), *_numbered(hop, hops)]
+    # Shorter runs lead to the best minimum as often, so that more of them can be tried.
+    start, sharpen = replace(start, steps=min(1000, start.steps)), _short(short, "sharpen", "previous")
+    starts, hops = (12, min(24, 4 * config.layers - 5)) if given else (20, 24)
+    return [*first, *_sharpened(start, sharpen, starts), *_numbered(hop, hops)]
 
 
 def _full_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
