@@ -44,6 +44,7 @@ def test_tool_writes_the_measurement_into_the_file_and_keeps_the_weights(tmp_pat
     assert measured.info["evaluation"]["maximum"] == expected.maximum
     assert (measured.info["evaluation"]["sequences"], measured.info["evaluation"]["seed"]) == (sequences, 7)
     assert measure_tails(tmp_path, out, sequences, seed=7) == 0
+    assert measure_tails(tmp_path, out, sequences, seed=8) == 1  # other sequences
     assert not out.exists()  # neither is a model of the grid
 
 
@@ -68,6 +69,9 @@ def test_record_has_the_grid_with_tails_and_levels_beyond_the_training_and_is_re
     written = out.read_bytes()
     assert measure_tails(tmp_path, out, 3000, 200, seed=7) == 0
     replace(record, models=(replace(diag, digest="old"), *others)).save(out)
+    assert measure_tails(tmp_path, out, 3000, 200, seed=7) == 1
+    assert out.read_bytes() == written
+    replace(record, models=(replace(diag, seed=8), *others)).save(out)
     assert measure_tails(tmp_path, out, 3000, 200, seed=7) == 1
     assert out.read_bytes() == written
     refused("measured on other numbers of sequences", measure_tails, tmp_path, out, 4000, 200)
@@ -110,7 +114,7 @@ def test_first_level_where_a_model_is_worse() -> None:
 
 def test_losses_that_are_not_finite_survive_the_record(tmp_path: Path) -> None:
     tail = Tail(float("inf"), float("inf"), float("inf"), 7, 7)
-    record = TailsRecord(10, 5, (ModelTail("m", "diag", 3, "d", tail, (Beyond((1.0,), (float("inf"),), (0.5,)),)),))
+    record = TailsRecord(10, 5, (ModelTail("m", "diag", 3, "d", 7, tail, (Beyond((1.0,), (float("inf"),), (0.5,)),)),))
     record.save(tmp_path / "tails.json")
     assert read_record(TailsRecord, tmp_path / "tails.json", COMMAND) == record
 

@@ -67,7 +67,7 @@ def test_protocol_has_a_row_for_each_finished_run_and_is_written_again_without_m
 def made_up_model(name: str, largest: float, beyond: tuple[Beyond, ...] = ()) -> ModelTail:
     kind, layers, *_ = name.split("-")
     tail = Tail(0.1, 0.01, largest, 12_345 if largest > 10 else 0, 2 if largest > 100 else 0)
-    return ModelTail(name, kind, int(layers), "digest", tail, beyond)
+    return ModelTail(name, kind, int(layers), "digest", SEED, tail, beyond)
 
 
 def test_tails_are_counted_by_depth_and_the_bad_ones_are_named(tmp_path: Path) -> None:
