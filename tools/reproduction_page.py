@@ -6,12 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from ridgeformer.bench.machine import describe_machine
-from ridgeformer.core.validation import InputError
 from ridgeformer.reproduction.cells import BEYOND_PRIORS, DEPTH, Cell, beyond_cells, grid_cells, register_cells
-from ridgeformer.reproduction.results import read_record, read_results
+from ridgeformer.reproduction.results import read_results
 from ridgeformer.reproduction.table1 import Entry, Table1, TextTable, header, number, row_name
 from ridgeformer.sweeps.cell_work import ATTEMPTS, read_rows
 
@@ -102,39 +99,6 @@ def _time(runs: Path) -> str:
                 f"({kinds}). The slowest model, {name}, took {seconds / 60:.1f} of them."
             )
     return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
-
-
-# --- a training of one's own beside the zoo ---------------------------------------------------------------------------
-
-_AGREE = 0.01  # of a loss: two models of the same cell that differ by less agree
-
-
-def again_text(folder: Path, zoo: Table1) -> str:
-    """How long the training in a results folder took, and how its models differ from those of the zoo.
-
-    Two losses on the same sequences agree if they differ by at most 1 %, or by one standard error: with heavy tails one
-    sequence may be a hundredth of the mean.
-    """
-    found, rows, shares = read_record(Table1, folder / "table1.json", "ridgeformer reproduce --train"), [], []
-    if (found.sequences, found.seed) != (zoo.sequences, zoo.seed):
-        raise InputError(f"{folder} was measured on other sequences than the zoo.")
-    for entry in found.entries:
-        old = zoo.entry(*entry.row[:2], entry.noise, *entry.row[2:])
-        if not entry.trained or old is None:
-            continue
-        difference = entry.adjusted_loss - old.adjusted_loss
-        share = difference / old.adjusted_loss
-        shares.append(share)
-        if abs(share) > _AGREE and abs(difference) > max(entry.standard_error, old.standard_error):
-            losses = (number(old.adjusted_loss), number(entry.adjusted_loss))
-            rows.append((row_name(*entry.row), header(entry.noise), *losses, f"{share:+.1%}"))
-    agree = (
-        f"{len(shares) - len(rows)} of {len(shares)} models of the table agree with those of the zoo: on the same "
-        f"sequences their losses differ by at most {_AGREE:.0%}, or by one standard error. The median of all "
-        f"differences is {100 * np.median(np.abs(shares)):.1g} %."
-    )
-    others = TextTable("", ("model", "σ", "zoo", "again", "difference"), rows).markdown()
-    return "\n\n".join([_time(folder / "runs"), agree, *([f"The others:\n\n{others}"] if rows else [])])
 
 
 # --- cells that are worse than printed, or printed below what is possible ---------------------------------------------

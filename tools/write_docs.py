@@ -2,7 +2,6 @@
 
 ridgeformer reproduce --train --sequences 1000000 --out reproduction
 python tools/write_docs.py reproduction reproduction                       # docs/reproduction.md
-python tools/write_docs.py again reproduction                              # compares with the zoo; the same page
 
 ridgeformer train --recipe paper --sequences 100000 --out runs/NAME …      # as often as you like
 python tools/write_docs.py protocol runs                                   # measures; the same page
@@ -36,7 +35,7 @@ from pathlib import Path
 import tyro
 
 from measure_tails import COMMAND, RECORD, SEQUENCES, TailsRecord
-from reproduction_page import again_text, reproduction_blocks
+from reproduction_page import reproduction_blocks
 from ridgeformer.bench.rows import NUMBER_HEADS, SECTIONS, BenchReport, table_text
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.core.storage import write_whole
@@ -75,21 +74,6 @@ def reproduction(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "repro
     """
     for name, text in reproduction_blocks(folder).items():
         replace_block(page, name, text)
-
-
-def again(
-    folder: tyro.conf.Positional[Path],
-    table: Path = _DOCS / "results" / "table1.json",
-    page: Path = _DOCS / "reproduction.md",
-) -> None:
-    """A training by the present recipes beside the models of the zoo.
-
-    Args:
-        folder: Where 'ridgeformer reproduce --train' left its results and runs.
-        table: What 'ridgeformer reproduce' wrote for the zoo.
-        page: The page to write into.
-    """
-    replace_block(page, "again", again_text(folder, read_record(Table1, table, "ridgeformer reproduce")))
 
 
 def protocol(
@@ -237,7 +221,7 @@ def reliability(file: tyro.conf.Positional[Path], page: Path = _DOCS / "reliabil
 
 def main(arguments: list[str] | None = None) -> int:
     """Write one page; the exit code."""
-    commands = (reproduction, again, protocol, tails, evaluation, training, seeds, performance, reliability)
+    commands = (reproduction, protocol, tails, evaluation, training, seeds, performance, reliability)
     pages = {one.__name__: one for one in commands}
     try:
         tyro.extras.subcommand_cli_from_dict(pages, args=arguments, description=__doc__)

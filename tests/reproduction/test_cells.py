@@ -137,6 +137,23 @@ def test_start_of_a_cell_with_registers(layers: int, noise: str, registers: int,
     assert Cell("diag", layers, noise, registers=registers).config.start == parent
 
 
+@pytest.mark.parametrize(
+    ("layers", "noise", "parent"),
+    [
+        (4, "categorical:1+3", "full-4-uniform-3"),
+        (5, "categorical:1+3", None),
+        (7, "categorical:1+3+5", None),
+        (8, "categorical:1+3", "full-7-categorical-1+3"),
+        (7, "uniform:3", "full-7-uniform-4"),
+        (2, "categorical:1+3", "diag-2-categorical-1+3"),
+    ],
+)
+def test_full_models_of_five_layers_and_more_for_a_few_noise_levels_start_from_random_weights(
+    layers: int, noise: str, parent: str | None
+) -> None:
+    assert Cell("full", layers, noise).config.start == parent
+
+
 def test_cells_with_registers_can_be_selected() -> None:
     assert {cell.noise for cell in register_cells(["categorical:1+3+5"])} == {"uniform:5", "categorical:1+3+5"}
     assert {cell.registers for cell in register_cells(["uniform:6"])} == {2}

@@ -62,7 +62,7 @@ def test_replace_block_without_a_page_or_its_markers_is_one_sentence_and_changes
         ("reliability.md", ["attacks"]),
         (
             "reproduction.md",
-            ["time", "again", "table 1", "worse", "beyond", "registers", "claims", "protocol", "tails"],
+            ["time", "table 1", "worse", "beyond", "registers", "claims", "protocol", "tails"],
         ),
     ],
 )
