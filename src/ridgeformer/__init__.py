@@ -7,8 +7,8 @@ Learners*, NeurIPS 2024. Start with `load`, `Task` and `evaluate`; `train` train
 >>> model = rf.load("diag-4-uniform-5")
 >>> rf.compare({"model": model, "AdaRR": rf.baselines.AdaRR()}, "uniform:5", sequences=20_000)
 Comparison of 2 predictors on 20,000 sequences: adjusted loss ± s.e.
-  model  0.05956 ± 0.00066
-  AdaRR  0.06854 ± 0.0012   +0.00898 ± 0.00092 against model
+  model  0.05973 ± 0.00067
+  AdaRR  0.06854 ± 0.0012   +0.00881 ± 0.00092 against model
 """
 
 from __future__ import annotations
