@@ -78,9 +78,8 @@ class Cell:
             return replace(self, layers=self.layers - 1) if self.layers > 1 else None
         if self.kind == "full" and starts_from_diagonal(self.layers, parse_noise(self.noise)):
             return replace(self, kind="diag")
-        if self.kind == "full" and self.layers >= _FROM_SCRATCH and "categorical" in self.noise:
-            return None
-        neighbour = _NEIGHBOUR.get(self.noise)
+        scratch = self.kind == "full" and self.layers >= _FROM_SCRATCH and "categorical" in self.noise
+        neighbour = None if scratch else _NEIGHBOUR.get(self.noise)
         if neighbour not in (None, *REGISTERS.get(self.registers, PRIORS)):
             neighbour = SEEDED_PRIOR
         return None if neighbour is None else replace(self, noise=neighbour)
