@@ -49,7 +49,7 @@ class LinearTransformer:
     >>> rf.load("full-7-uniform-5")
     LinearTransformer: FULL, 7 layers, 1 head, 10 features, float32, 1694 parameters
       trained on σ ~ uniform:5, n = 20, seed 0
-      adjusted loss 0.0405 ± 3e-05, largest 5.71, on 10,000,000 sequences
+      adjusted loss 0.0406 ± 3e-05, largest 6, on 10,000,000 sequences
     """
 
     kind: str
