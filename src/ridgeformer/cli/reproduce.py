@@ -55,7 +55,7 @@ def reproduce(
     """Measure all models and baselines of the paper's Table 1 (three minutes).
 
     The models come with the package; one of them is trained again while you watch. With --train all of them are
-    trained from scratch, which takes an hour and a half on two cores. You can interrupt that at any time; the same
+    trained from scratch, which takes more than two hours on two cores. You can interrupt that at any time; the same
     command continues it.
 
     The command prints the table, checks the claims of the paper, draws its figures and writes one page with everything.
