@@ -54,15 +54,21 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replace what stands between ``<!-- begin name -->`` and ``<!-- end name -->`` in a Markdown page."""
+    before, _, after = _around(page, name)
+    write_whole(page, f"{before}<!-- begin {name} -->\n\n{text}\n\n<!-- end {name} -->{after}".encode())
+
+
+def _around(page: Path, name: str) -> tuple[str, str, str]:
+    """What a page has before a block, in it, and after it."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     try:
         before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     except OSError as failed:
         raise InputError(f"Cannot read {page}: {failed.strerror or failed}.") from failed
-    _, closed, after = rest.partition(end)
+    block, closed, after = rest.partition(end)
     if not closed:
         raise InputError(f"{page} has no place for a table: the lines {begin} and {end}.")
-    write_whole(page, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
+    return before, block, after
 
 
 def reproduction(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "reproduction.md") -> None:
@@ -137,7 +143,7 @@ def training(file: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md
 
 
 def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md") -> None:
-    """How far the losses of models from many seeds are apart.
+    """How far the losses of models from many seeds are apart; rows of other kinds and depths stay as they are.
 
     Args:
         folder: Where 'ridgeformer sweep tools/seeds.toml' left its runs.
@@ -149,16 +155,19 @@ def seeds(folder: tyro.conf.Positional[Path], page: Path = _DOCS / "training.md"
         cell = row["kind"], row["layers"]
         losses.setdefault(cell, []).append(row[LOSS])
         largest[cell] = max(row["maximum"], largest.get(cell, 0.0))
-    rows = []
-    for kind, layers in sorted(losses, key=lambda cell: (list(KINDS).index(cell[0]), cell[1])):
-        own = sorted(losses[kind, layers])
+    lines = [line.strip("| ").split(" | ") for line in _around(page, "seeds")[1].splitlines()]
+    labels = [kind.label for kind in KINDS.values()]
+    table = {(labels.index(line[0]), int(line[1])): line for line in lines if line[0] in labels}
+    for (kind, layers), measured in losses.items():
+        own, label = sorted(measured), KINDS[kind].label
         known = [load(zoo_name(kind, layers, SEEDED_PRIOR, seed)).info["evaluation"][LOSS] for seed in SEEDS]
         best = min(*own, *known)
         within = [sum(loss <= share * best for loss in own) for share in (1.01, 1.02)]
         numbers = (f"{loss:.5f}" for loss in (best, own[0], own[-1]))
         worst = f"{own[-1] / best - 1:.1%}", *within, f"{largest[kind, layers]:.3g}"
-        rows.append([*map(str, (KINDS[kind].label, layers, len(own), *numbers, *worst))])
+        table[labels.index(label), layers] = [*map(str, (label, layers, len(own), *numbers, *worst))]
     head = ("kind", "layers", "seeds", "best known", "lowest", "highest", "worst", "within 1 %", "within 2 %")
+    rows = [table[cell] for cell in sorted(table)]
     replace_block(page, "seeds", TextTable("", (*head, "largest loss"), rows).markdown())
 
 

@@ -176,14 +176,17 @@ def test_reliability_page_gets_a_row_for_each_attack(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8") == text
 
 
-def test_page_of_seeds_says_how_far_each_depth_is_from_the_best_known(tmp_path: Path) -> None:
+def test_page_of_seeds_says_how_far_each_depth_is_from_the_best_known_and_keeps_other_rows(tmp_path: Path) -> None:
     for seed in (101, 102):
         config = rf.TrainConfig(kind="gdpp", layers=1, noise="uniform:5", seed=seed, sequences=2000)
         rf.train(config, out=tmp_path / f"runs/gdpp-{seed}")
     page = tmp_path / "page.md"
-    page.write_text("<!-- begin seeds -->\n<!-- end seeds -->\n")
+    kept = [f"| {cell} | 10 | 0.1 | 0.1 | 0.2 | 0.3% | 9 | 10 | 1.5 |" for cell in ("FULL | 1", "DIAG | 3", "DIAG | 2")]
+    old = [f"| kind | layers |{' x |' * 8}", f"|{' --- |' * 10}", "| GD++ | 1 | old |", *kept]
+    page.write_text("\n".join(["<!-- begin seeds -->", *old, "<!-- end seeds -->\n"]))
     assert main(["seeds", str(tmp_path / "runs"), "--page", str(page)]) == 0
-    *_, row, _, _, _ = page.read_text().split("\n")
+    *_, row, third, second, first, _, _, _ = page.read_text().split("\n")
+    assert [first, second, third] == kept
     cells = [cell.strip() for cell in row.strip("| ").split("|")]
     name, layers, count, best, lowest, highest, worst, *within, largest = cells
     both = [rf.load(tmp_path / f"runs/gdpp-{seed}/model.safetensors").info["evaluation"] for seed in (101, 102)]
