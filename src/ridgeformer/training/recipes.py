@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from ridgeformer.core.distributions import NoisePrior, mean_variance
+from ridgeformer.core.distributions import Categorical, NoisePrior, mean_variance
 from ridgeformer.core.gradient import EXPLODED
 from ridgeformer.core.kinds import KINDS
 from ridgeformer.training.adam_stage import AdamStage
@@ -79,8 +79,8 @@ def _initial_scale(layers: int) -> float:
 def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
 
-    The last stages are for models that still explode beyond the task: the first for nearly all, the other for models
-    with registers that do so with no more than louder noise.
+    The last stages are for models that still explode beyond the task: the first for nearly all, the other for DIAG
+    models that do so with no more than louder noise, if they have registers, or else just beyond it.
     """
     full, scratch = config.kind == "full", config.start is None
     usual = 600 if full else 1500 if config.registers and scratch else 800
@@ -94,8 +94,9 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
         last = [replace(main, name="calm", calm=calm, unless_borne=calm, tolerance=_PRICE[config.kind])]
-        if config.registers:  # the price is too high for others
-            last.append(replace(last[0], name="calm again", unless_borne=_LOUD, tolerance=_PRICE_AGAIN))
+        if not full:
+            borne, price = (_LOUD, _PRICE_AGAIN) if config.registers else (_NEAR, _PRICE_NEAR)
+            last.append(replace(last[0], name="calm again", unless_borne=borne, tolerance=price))
     return (*starts, main, *last)
 
 
@@ -124,6 +125,9 @@ def _diagonal_starts(config: TrainConfig, main: NaturalStage) -> list[Stage]:
     # Shorter runs lead to the best minimum as often, so that more of them can be tried.
     start, sharpen = replace(start, steps=min(1000, start.steps)), _short(short, "sharpen", "previous")
     starts, hops = (12, min(24, 4 * config.layers - 5)) if given else (20, 24)
+    prior = config.task.prior
+    if given and config.layers >= 2 * SHALLOW and isinstance(prior, Categorical) and mean_variance(prior) < _SOME_NOISE:
+        starts, hops = 40, 0  # on {1, 3} nearly all hops explode, and one start in ten or twenty finds the best minimum
     return [*first, *_sharpened(start, sharpen, starts), *_numbered(hop, hops)]
 
 
@@ -199,9 +203,11 @@ def _shallow_calm(config: TrainConfig) -> Calm:
 # How much worse the saturated mean, by which stages are ranked, may get
 _CALM = 0.5  # for weights that do not explode: at most a sixth was seen
 _PRICE = {"diag": 0.003, "full": 0.03}  # when a stage calms a model that still explodes beyond the task
-_PRICE_AGAIN = 0.01  # when no more than noise as loud as in the paper's figures explodes a model
+_PRICE_AGAIN = 0.01  # when no more than noise as loud as in the paper's figures explodes a model with registers
+_PRICE_NEAR = 0.03  # when a model without registers explodes so close to the task that one context in a million does
 # Noise as far as the paper's figures go. A loss below 10⁴ hardly changes the mean over the contexts that are tried.
 _LOUD = Calm(widen=1.0, stretch=1.0, reach=2.0, loudest=True, exploding=1e4)
+_NEAR = Calm(widen=1.1, stretch=1.1, reach=1.2, exploding=1e4)
 
 # Means of σ²
 _LITTLE_NOISE = 2.0  # U(0, 2) has 4/3, U(0, 3) has 3
