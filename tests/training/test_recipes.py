@@ -124,6 +124,14 @@ def test_with_a_given_model_there_are_fewer_random_starts() -> None:
         assert (given == 0) == (layers == 7)
 
 
+def test_large_full_models_have_natural_gradient_only_from_a_given_model_of_which_adam_may_lose_much() -> None:
+    config = TrainConfig(kind="full", layers=12, heads=2, steps=30)
+    assert {type(stage) for stage in stages_of(config)} == {AdamStage}
+    first, main, calm = stages_of(replace(config, start="a model"))
+    assert isinstance(first, NaturalStage)
+    assert (first.origin, main.name, calm.name) == ("given", "natural gradient", "calm")
+
+
 def test_deep_diag_models_of_one_and_three_have_more_starts_instead_of_hops_which_explode_there() -> None:
     config = TrainConfig(kind="diag", layers=6, noise="categorical:1+3", start="a model")
     usual = _origins(replace(config, noise="categorical:1+3+5"))

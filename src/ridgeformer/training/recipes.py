@@ -36,7 +36,7 @@ def _recipe(config: TrainConfig) -> Callable[[TrainConfig], tuple[Stage, ...]]:
         return _deep if config.layers >= SHALLOW else _diagonal
     if config.kind == "full" and config.layers < SHALLOW:
         return _shallow_full
-    if config.kind == "full" and _size(config) <= _LARGEST_SIZE:
+    if config.kind == "full" and _size(config) <= (_LARGEST_SIZE if config.start is None else _LARGEST_GIVEN):
         return _deep
     return _adam  # also for every kind that users add: it needs nothing but a gradient
 
@@ -53,6 +53,7 @@ def _size(config: TrainConfig) -> int:
 
 
 _LARGEST_SIZE = 3500  # numbers up to which the curvature, a matrix, pays for itself
+_LARGEST_GIVEN = 7000  # the same for a given model, of which Adam may lose more than it gains
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
