@@ -14,12 +14,11 @@ from ridgeformer.sweeps.cell_work import ATTEMPTS, read_rows
 
 
 def reproduction_blocks(folder: Path) -> dict[str, str]:
-    """Text by the name of its block. Models and times are those of the runs, if there are any; else of the zoo."""
+    """Text by the name of its block. There are only times of what was trained in this folder."""
     results, runs = read_results(folder), folder / "runs"
     table, claims = results.table1, results.claims.claims
-    blocks = {} if not runs.is_dir() else {"time": _time(runs)}
     lines = [(claim.statement, claim.verdict, claim.numbers) for claim in claims]
-    return blocks | {
+    return _times(runs) | {
         "table 1": " ".join(table.headline()) + f"\n\n{table.as_markdown().rstrip()}",
         "worse": worse(table),
         "beyond": beyond(table),
@@ -81,24 +80,25 @@ def _union(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def _time(runs: Path) -> str:
-    machine, lines = describe_machine(), []
-    for what, cells in (
-        ("of the paper's grid", grid_cells()),
-        ("beyond the paper", [cell for cell in beyond_cells() if cell.beyond]),
-        ("with registers", [cell for cell in register_cells() if cell.registers]),
+def _times(runs: Path) -> dict[str, str]:
+    machine, blocks = describe_machine(), {}
+    for block, what, cells in (
+        ("time of the grid", "of the paper's grid", grid_cells()),
+        ("time beyond the paper", "beyond the paper", [cell for cell in beyond_cells() if cell.beyond]),
+        ("time with registers", "with registers", [cell for cell in register_cells() if cell.registers]),
     ):
         times = read_times(runs, cells)
         if times is not None:
             kinds = ", ".join(f"{kind} {seconds / 60:.0f}" for kind, seconds in times.by_kind.items())
             name, seconds = times.slowest
-            lines.append(
-                f"* {times.cells} models {what} took {times.wall_seconds / 60:.0f} minutes. The workers had "
-                f"{times.core_seconds / times.worker_seconds:.0%} of a core each, so idle cores would take "
-                f"{times.idle_seconds / 60:.0f} minutes. In total this is {times.core_seconds / 60:.0f} core minutes "
-                f"({kinds}). The slowest model, {name}, took {seconds / 60:.1f} of them."
+            blocks[block] = (
+                f"{times.cells} models {what} took {times.wall_seconds / 60:.0f} minutes on {machine['cores']} cores "
+                f"of {machine['cpu']}. The workers had {times.core_seconds / times.worker_seconds:.0%} of a core each, "
+                f"so idle cores would take {times.idle_seconds / 60:.0f} minutes. In total this is "
+                f"{times.core_seconds / 60:.0f} core minutes ({kinds}). The slowest model, {name}, took "
+                f"{seconds / 60:.1f} of them."
             )
-    return f"Machine: {machine['cpu']}, {machine['cores']} cores.\n\n" + "\n".join(lines or ["Nothing is on record."])
+    return blocks
 
 
 # --- cells that are worse than printed, or printed below what is possible ---------------------------------------------

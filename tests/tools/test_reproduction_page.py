@@ -109,8 +109,10 @@ def test_blocks_of_a_results_folder_are_all_that_the_page_has(tmp_path: Path) ->
     assert "| It works. | confirmed | 1 of 1. |" in blocks["claims"]
     (tmp_path / "runs").mkdir()
     note_times(tmp_path / "runs", Cell("gdpp", 1, "uniform:5"), 0.0, 60.0, 30.0)
-    text = page.reproduction_blocks(tmp_path)["time"]
-    assert "* 1 models of the paper's grid took 1 minutes. The workers had 50% of a core each" in text
+    times = {name: text for name, text in page.reproduction_blocks(tmp_path).items() if name not in blocks}
+    assert set(times) == {"time of the grid"}
+    assert times["time of the grid"].startswith("1 models of the paper's grid took 1 minutes on ")
+    assert "The workers had 50% of a core each" in times["time of the grid"]
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from ridgeformer.training import TrainConfig, train
 from ridgeformer.training.adam_stage import AdamStage
-from ridgeformer.training.natural_stage import NaturalStage
+from ridgeformer.training.natural_stage import Calm, NaturalStage
 from ridgeformer.training.pools import PoolStage
 from ridgeformer.training.recipes import stages_of
 from ridgeformer.training.spectral import SpectralStage
+from ridgeformer.training.stages import Stage
 
 
 @pytest.mark.parametrize("model", ["gdpp", "diag", "full"])
@@ -127,9 +129,13 @@ def test_with_a_given_model_there_are_fewer_random_starts() -> None:
 def test_large_full_models_have_natural_gradient_only_from_a_given_model_of_which_adam_may_lose_much() -> None:
     config = TrainConfig(kind="full", layers=12, heads=2, steps=30)
     assert {type(stage) for stage in stages_of(config)} == {AdamStage}
-    first, main, calm = stages_of(replace(config, start="a model"))
-    assert isinstance(first, NaturalStage)
-    assert (first.origin, main.name, calm.name) == ("given", "natural gradient", "calm")
+    plan = stages_of(replace(config, start="a model"))
+    assert [stage.name for stage in plan] == ["from given", "natural gradient", "calm"]
+    assert _pools(plan) == {4 * pool for pool in _pools(stages_of(replace(config, heads=1, start="a model")))}
+
+
+def _pools(plan: Iterable[Stage]) -> set[int]:
+    return {stage.pool for stage in plan if isinstance(stage, NaturalStage)}
 
 
 def test_deep_diag_models_of_one_and_three_have_more_starts_instead_of_hops_which_explode_there() -> None:
@@ -180,30 +186,46 @@ def _origins(config: TrainConfig) -> Counter[str]:
     return Counter(stage.origin for stage in stages_of(config))
 
 
-def test_no_model_needs_to_bear_more_in_the_last_stages_than_in_the_one_before() -> None:
-    for kind, layers, registers in (("diag", 4, 0), ("full", 5, 0), ("diag", 8, 3)):
-        plan = {stage.name: stage for stage in stages_of(TrainConfig(kind=kind, layers=layers, registers=registers))}
-        before, after, again = plan["natural gradient"], plan["calm"], plan.get("calm again")
-        assert isinstance(before, NaturalStage)
-        assert isinstance(after, NaturalStage)
-        assert after.calm is not None
-        assert after.calm == after.unless_borne
-        if kind == "diag":
-            # The second time only if louder noise alone, or contexts near the task, explode it; it may cost more
-            assert isinstance(again, NaturalStage)
-            assert again.calm == after.calm
-            borne = again.unless_borne
-            assert borne is not None
-            assert borne.loudest == (registers > 0)
-            farthest = [(calm.widen, calm.stretch, calm.reach) for calm in (borne, after.calm)]
-            assert all(less <= more for less, more in zip(*farthest, strict=True))
-            assert borne.exploding > after.calm.exploding
-            assert again.tolerance > after.tolerance
-        main, last = before.calm, after.calm
-        assert main is not None
-        assert last is not None
-        assert (last.widen, last.weight > main.weight) == (main.widen, True)
-        assert last.reach <= main.reach
+@pytest.mark.parametrize(
+    ("kind", "layers", "registers", "noise"),
+    [
+        ("diag", 4, 0, "uniform:5"),
+        ("full", 5, 0, "uniform:5"),
+        ("diag", 8, 3, "uniform:5"),
+        ("diag", 5, 2, "uniform:1"),
+    ],
+)
+def test_no_model_needs_to_bear_more_in_the_last_stages_than_in_the_one_before(
+    kind: str, layers: int, registers: int, noise: str
+) -> None:
+    config = TrainConfig(kind=kind, layers=layers, registers=registers, noise=noise)
+    plan = {stage.name: stage for stage in stages_of(config)}
+    before, after, again = plan["natural gradient"], plan["calm"], plan.get("calm again")
+    assert isinstance(before, NaturalStage)
+    assert isinstance(after, NaturalStage)
+    assert after.calm is not None
+    assert after.calm == after.unless_borne
+    if kind == "diag":
+        # The second time only if louder noise alone, or contexts near the task, explode it; it may cost more
+        assert isinstance(again, NaturalStage)
+        assert again.calm is not None
+        # Far contexts, or with registers and little noise a milder stage
+        assert (again.calm == after.calm) == (noise != "uniform:1")
+        assert all(less <= more for less, more in zip(_reach(again.calm), _reach(after.calm), strict=True))
+        borne = again.unless_borne
+        assert borne is not None
+        assert borne.loudest == (registers > 0 and noise != "uniform:1")
+        assert all(less <= more for less, more in zip(_reach(borne), _reach(after.calm), strict=True))
+        assert borne.exploding > after.calm.exploding
+        assert again.tolerance > after.tolerance
+    main, last = before.calm, after.calm
+    assert main is not None
+    assert (last.widen, last.weight > main.weight) == (main.widen, True)
+    assert last.reach <= main.reach
+
+
+def _reach(calm: Calm) -> tuple[float, float, float]:
+    return calm.widen, calm.stretch, calm.reach
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(4, 4), (7, 4), (15, 1)])

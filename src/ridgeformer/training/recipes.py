@@ -54,6 +54,7 @@ def _size(config: TrainConfig) -> int:
 
 _LARGEST_SIZE = 3500  # numbers up to which the curvature, a matrix, pays for itself
 _LARGEST_GIVEN = 7000  # the same for a given model, of which Adam may lose more than it gains
+_LARGE = 3000  # numbers from which on the pool must be larger; FULL with twelve layers has 2904
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
@@ -81,7 +82,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     """Several random starts, because most minima are poor; then natural gradient, at length, from the best of them.
 
     The last stages are for models that still explode beyond the task: the first for nearly all, the other for DIAG
-    models that do so with no more than louder noise, if they have registers, or else just beyond it.
+    models that do so closer to it.
     """
     full, scratch = config.kind == "full", config.start is None
     usual = 600 if full else 1500 if config.registers and scratch else 800
@@ -90,14 +91,15 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     main = replace(main, calm=_calm(config))
     if full:  # a thousand numbers: the curvature needs more contexts, and costs more
         main = replace(main, sample=8192, every=20, rate=0.75 * rate)
+        if _size(config) > _LARGE:  # a smaller pool can be learned by heart, and rare contexts explode
+            main = replace(main, pool=4 * main.pool)
     starts = _full_starts(config, main) if full else _diagonal_starts(config, main)
     last: list[NaturalStage] = []
     if config.layers > SHALLOW:
         calm = replace(_calm(config), reach=2.2, weight=0.05, last_weight=0.003, rise=(0.0, 0.4))
         last = [replace(main, name="calm", calm=calm, unless_borne=calm, tolerance=_PRICE[config.kind])]
         if not full:
-            borne, price = (_LOUD, _PRICE_AGAIN) if config.registers else (_NEAR, _PRICE_NEAR)
-            last.append(replace(last[0], name="calm again", unless_borne=borne, tolerance=price))
+            last.append(_calm_again(config, last[0]))
     return (*starts, main, *last)
 
 
@@ -167,9 +169,9 @@ def _calm(config: TrainConfig) -> Calm:
     With little noise a deep model is nearly GD++, a polynomial of the eigenvalues: large features explode it. Registers
     make it cheap to be calm.
     """
-    if config.layers == SHALLOW:
-        return _shallow_calm(config)
     noise, full = mean_variance(config.task.prior), config.kind == "full"
+    if config.layers == SHALLOW:
+        return _shallow_calm_with_registers(noise) if config.registers else _shallow_calm(noise, full)
     little = noise < _LITTLE_NOISE
     if config.registers:
         return Calm(widen=1.4 if little else 1.25, reach=2.6, weight=0.003)
@@ -178,19 +180,28 @@ def _calm(config: TrainConfig) -> Calm:
     return Calm(widen=1.4 if little else 1.25, reach=2.2, weight=0.005 if full else 0.01)
 
 
-def _shallow_calm(config: TrainConfig) -> Calm:
+def _calm_again(config: TrainConfig, first: NaturalStage) -> NaturalStage:
+    """The second stage of calm of a DIAG model, which costs more: what the model must bear to be spared it.
+
+    Registers make it cheap to bear noise as loud as in the paper's figures. With little noise it is features that
+    explode a model, one context in some millions; a milder stage than the first is better there.
+    """
+    again = replace(first, name="calm again", tolerance=_PRICE_AGAIN if config.registers else _PRICE_NEAR)
+    if not config.registers:
+        return replace(again, unless_borne=_NEAR)
+    if mean_variance(config.task.prior) >= _LITTLE_NOISE:
+        return replace(again, unless_borne=_LOUD)
+    calm = replace(_calm(config), widen=1.3, reach=1.5, weight=0.02, last_weight=0.002, rise=(0.0, 0.4))
+    return replace(again, calm=calm, unless_borne=replace(_NEAR, widen=1.2))
+
+
+def _shallow_calm(noise: float, full: bool) -> Calm:
     """Models of three layers have heavy tails at their very optimum.
 
     They can bear less, or would lose too much on the task itself. Without more control one context in 10⁷ has a loss of
     10⁴ and more, so that a tenth of the mean over all contexts comes from there. Two things help, each for some models:
     contexts just beyond the task with a larger weight, or much larger features and targets with a smaller weight.
     """
-    noise, full = mean_variance(config.task.prior), config.kind == "full"
-    if config.registers:
-        if _LITTLE_NOISE <= noise < _MODEST_NOISE:
-            return Calm(widen=1.4, stretch=1.4, reach=2.6, weight=0.0015)
-        modest = _MODEST_NOISE <= noise < _SOME_NOISE
-        return Calm(reach=1.5, weight=0.02) if modest else Calm(reach=2.6, weight=0.003)
     if full and _SOME_NOISE <= noise < _MUCH_NOISE:
         # Louder noise with a smaller weight costs less, and calms as well.
         return Calm(reach=2.5, weight=0.005)
@@ -201,10 +212,19 @@ def _shallow_calm(config: TrainConfig) -> Calm:
     return Calm(widen=1.3 if noise < _LITTLE_NOISE else 1.25, reach=2.0, weight=0.003)
 
 
+def _shallow_calm_with_registers(noise: float) -> Calm:
+    """The same for a model with registers, by its mean of σ²."""
+    if noise >= _MODEST_NOISE:
+        return Calm(reach=1.5, weight=0.02)
+    if noise >= _LITTLE_NOISE:
+        return Calm(widen=1.4, stretch=1.4, reach=2.6, weight=0.0015)
+    return Calm(reach=1.5, weight=0.0045) if noise >= _QUIET else Calm(reach=2.6, weight=0.003)
+
+
 # How much worse the saturated mean, by which stages are ranked, may get
 _CALM = 0.5  # for weights that do not explode: at most a sixth was seen
 _PRICE = {"diag": 0.003, "full": 0.03}  # when a stage calms a model that still explodes beyond the task
-_PRICE_AGAIN = 0.01  # when no more than noise as loud as in the paper's figures explodes a model with registers
+_PRICE_AGAIN = 0.01  # when a model with registers explodes closer to the task
 _PRICE_NEAR = 0.03  # when a model without registers explodes so close to the task that one context in a million does
 # Noise as far as the paper's figures go. A loss below 10⁴ hardly changes the mean over the contexts that are tried.
 _LOUD = Calm(widen=1.0, stretch=1.0, reach=2.0, loudest=True, exploding=1e4)
