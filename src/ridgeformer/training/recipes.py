@@ -214,11 +214,11 @@ def _shallow_calm(noise: float, full: bool) -> Calm:
 
 def _shallow_calm_with_registers(noise: float) -> Calm:
     """The same for a model with registers, by its mean of σ²."""
-    if noise >= _MODEST_NOISE:
-        return Calm(reach=1.5, weight=0.02)
-    if noise >= _LITTLE_NOISE:
+    if _LITTLE_NOISE <= noise < _MODEST_NOISE:
         return Calm(widen=1.4, stretch=1.4, reach=2.6, weight=0.0015)
-    return Calm(reach=1.5, weight=0.0045) if noise >= _QUIET else Calm(reach=2.6, weight=0.003)
+    if noise < _QUIET or _SOME_NOISE <= noise < _MUCH_NOISE:
+        return Calm(reach=2.6, weight=0.003)
+    return Calm(reach=1.5, weight=0.0045 if noise < _LITTLE_NOISE else 0.02)
 
 
 # How much worse the saturated mean, by which stages are ranked, may get
