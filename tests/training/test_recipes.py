@@ -131,7 +131,13 @@ def test_large_full_models_have_natural_gradient_only_from_a_given_model_of_whic
     assert {type(stage) for stage in stages_of(config)} == {AdamStage}
     plan = stages_of(replace(config, start="a model"))
     assert [stage.name for stage in plan] == ["from given", "natural gradient", "calm"]
-    assert _pools(plan) == {4 * pool for pool in _pools(stages_of(replace(config, heads=1, start="a model")))}
+
+
+def test_full_models_with_several_heads_have_a_larger_pool_unless_they_are_very_deep() -> None:
+    for kind, layers, larger in (("full", 7, 4), ("full", 12, 1), ("diag", 7, 1)):
+        config = TrainConfig(kind=kind, layers=layers, start="a model")
+        one, two = (_pools(stages_of(replace(config, heads=heads))) for heads in (1, 2))
+        assert two == {larger * pool for pool in one}
 
 
 def _pools(plan: Iterable[Stage]) -> set[int]:

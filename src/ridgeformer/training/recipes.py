@@ -54,7 +54,7 @@ def _size(config: TrainConfig) -> int:
 
 _LARGEST_SIZE = 3500  # numbers up to which the curvature, a matrix, pays for itself
 _LARGEST_GIVEN = 7000  # the same for a given model, of which Adam may lose more than it gains
-_LARGE = 3000  # numbers from which on the pool must be larger; FULL with twelve layers has 2904
+_MANY = 10  # layers with which FULL models with several heads are calm as they are: twelve layers were tried
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
@@ -91,7 +91,7 @@ def _deep(config: TrainConfig) -> tuple[Stage, ...]:
     main = replace(main, calm=_calm(config))
     if full:  # a thousand numbers: the curvature needs more contexts, and costs more
         main = replace(main, sample=8192, every=20, rate=0.75 * rate)
-        if _size(config) > _LARGE:  # a smaller pool can be learned by heart, and rare contexts explode
+        if config.heads > 1 and config.layers < _MANY:  # they learn a smaller pool by heart: rare contexts explode them
             main = replace(main, pool=4 * main.pool)
     starts = _full_starts(config, main) if full else _diagonal_starts(config, main)
     last: list[NaturalStage] = []
