@@ -39,6 +39,7 @@ nb_execution_mode = "cache"  # a page runs again when its cells change; `make do
 nb_execution_timeout = 600
 # PyTorch is too large to be asked for here. Without it that tutorial is shown without outputs.
 nb_execution_excludepatterns = [] if find_spec("torch") else ["tutorials/pytorch.md"]
+suppress_warnings += [] if find_spec("torch") else ["myst-nb.lexer"]  # cells that did not run have no known language
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
