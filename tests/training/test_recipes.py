@@ -230,6 +230,19 @@ def test_no_model_needs_to_bear_more_in_the_last_stages_than_in_the_one_before(
     assert last.reach <= main.reach
 
 
+def test_three_layers_with_registers_bear_loud_noise_or_push_harder_just_beyond_the_task() -> None:
+    calms = {}
+    for noise in ("uniform:1", "uniform:2", "uniform:4", "uniform:5", "uniform:7"):
+        *_, main = stages_of(TrainConfig(kind="diag", layers=3, registers=2, noise=noise))
+        assert isinstance(main, NaturalStage)
+        assert main.calm is not None
+        calms[noise] = main.calm
+    assert calms["uniform:1"] == calms["uniform:5"]
+    assert calms["uniform:4"] == calms["uniform:7"]
+    assert calms["uniform:5"].reach > calms["uniform:7"].reach == calms["uniform:2"].reach
+    assert calms["uniform:5"].weight < calms["uniform:2"].weight < calms["uniform:7"].weight
+
+
 def _reach(calm: Calm) -> tuple[float, float, float]:
     return calm.widen, calm.stretch, calm.reach
 

@@ -54,7 +54,7 @@ def _size(config: TrainConfig) -> int:
 
 _LARGEST_SIZE = 3500  # numbers up to which the curvature, a matrix, pays for itself
 _LARGEST_GIVEN = 7000  # the same for a given model, of which Adam may lose more than it gains
-_MANY = 10  # layers with which FULL models with several heads are calm as they are: twelve layers were tried
+_MANY = 10  # layers from which on FULL models with several heads need no larger pool; seven and twelve were tried
 SHALLOW = 3
 """Up to this many layers tails are heavy even at the minimum. With fewer, FULL is hardly better than DIAG."""
 
